@@ -1,10 +1,9 @@
 """Build information: shows version, interpreter, compiled modules and their sources.
 
-A leaf that imports no other part of the package and only reads files: ``--build-info`` also answers on a
-broken installation, and setup.py reads which modules to compile. The build writes a digest of a module's
-sources into the compiled module, as the beginning of its ELF build ID. The tests refuse a module whose
-sources have another digest. File times are ignored, because a checkout, a copy or an unpacked archive changes
-them.
+Imports no other part of the package and only reads files: ``--build-info`` also answers on a broken
+installation, and setup.py reads which modules to compile. The build writes a digest of a module's sources
+into the compiled module, as the beginning of its ELF build ID. The tests refuse a module whose sources have
+another digest. File times are ignored, because a checkout, a copy or an unpacked archive changes them.
 """
 import importlib.util
 import os
@@ -33,7 +32,7 @@ _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 
 
 def hot_modules(root: Path = ROOT) -> list[str]:
-    """Return the dotted names of the modules to compile: modules with a .pxd of C types beside the .py."""
+    """Return the dotted names of the modules to compile: those with a .pxd of C types beside the .py."""
     found = []
     for folder, folders, files in os.walk(root / "gomq_py"):  # a third of the time of Path.rglob, each boot
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -97,9 +96,7 @@ def stale_modules(root: Path = ROOT) -> list[str]:
 
 
 def left_over(root: Path = ROOT) -> list[Path]:
-    """Return compiled files that should not exist, because their module is no longer compiled or was deleted.
-    An import would still load them, even instead of a ``.py``.
-    """
+    """Return compiled files of modules that were deleted or stay interpreted; imports still load them."""
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
              if "." not in path.name.removesuffix(suffix)}  # otherwise another Python's
     return sorted(found - {compiled_file(name, root) for name in (*hot_modules(root), SHARED)})

@@ -18,7 +18,7 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the broker with these command line flags. Returns the exit code. May switch."""
+    """Run the broker with these command line flags. Returns the exit code. May switch greenlets."""
     try:
         flags = sources.flag_parser().parse_args(arguments)
         if flags.version:

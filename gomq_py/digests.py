@@ -1,7 +1,7 @@
-"""Digests: hashes short texts with the interpreter's own code.
+"""Digests: hashes short texts with Python's own hash functions, without OpenSSL.
 
-A leaf of the standard library alone. hashlib loads OpenSSL, 4 MB that a broker without TLS saves, and is no
-faster for a password or a name.
+hashlib loads OpenSSL, 4 MB that a broker without TLS saves, and is no faster for a password or a name.
+Imports only the standard library.
 """
 from importlib import import_module
 

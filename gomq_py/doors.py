@@ -22,7 +22,7 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 class Served(NamedTuple):
     """Names of the settings of one protocol's listeners. ``tls``: name of the listener over TLS.
-    ``is_needed``: the broker does not start if the port is in use; otherwise it starts without this listener,
+    ``is_needed``: the broker does not start if the port is in use. Otherwise it starts without this listener,
     unless the configuration names the port.
     """
 
@@ -82,16 +82,16 @@ class Doors:
         inherited: Sequence[tuple[str, Any]] = (),
         forward: Callable[[str], Callable[..., Any]] | None = None,
     ):
-        """How to serve each listener:
+        """Take the parts that serve each listener:
 
             handlers             {protocol of PROTOCOLS: (function that serves a socket, admission gate,
-                                 whether that function never switches)}
+                                 whether that function never switches greenlets)}
             make_side_door(protocol, socket, tls)
                                  makes the listener of any other protocol
             turns                schedules TLS handshakes (hub.turns)
             inherited            (name, listening socket) pairs
-            forward(listener)    of a follower: returns the function that serves the listener's clients in
-                                 place of the handlers', also over TLS, which the leader ends
+            forward(listener)    for a follower: returns the function that serves the listener's clients
+                                 instead of ``handlers``; TLS then ends at the leader
         """
         self._settings = settings
         self._handlers = handlers
@@ -108,10 +108,7 @@ class Doors:
         self._suspended: list[tuple[int, tuple[str, str, Any]]] = []
 
     def open(self) -> None:
-        """Bind all listeners, then accept clients on all.
-
-        Raises BindError, TLSError; the caller must then call ``close``.
-        """
+        """Bind all listeners, then accept clients. Raises BindError, TLSError: the caller must ``close``."""
         settings = self._settings
         self._apply_options(settings)
         contexts = self.prepare(settings, self._tls_ports())
@@ -140,7 +137,7 @@ class Doors:
             LOG.info("listening %s %s", listener.protocol, listener.address)
 
     def close(self) -> None:
-        """Close the listeners. Connections stay open. A second call does nothing. May switch."""
+        """Close the listeners. Connections stay open. May be called twice. May switch greenlets."""
         for listener in self.listeners:
             listener.close()
         for _, listening in self._inherited:
@@ -148,7 +145,9 @@ class Doors:
         self.listeners, self._inherited, self._ports, self._suspended = [], [], [], []
 
     def suspend(self) -> None:
-        """Close the ports of PROTOCOLS, but inherited ones, until resume(). Connections stay. May switch."""
+        """Close the ports of PROTOCOLS until resume(), except inherited ones. Connections stay open. May
+        switch greenlets.
+        """
         ports, self._ports = self._ports, []
         for listener, arguments in ports:
             self.listeners.remove(listener)
@@ -156,7 +155,7 @@ class Doors:
             listener.close()
 
     def resume(self) -> None:
-        """Open the suspended ports. Raises BindError if another process has some: these stay suspended."""
+        """Open the suspended ports. Raises BindError if another process holds some, which stay suspended."""
         settings, error = self._settings, None
         suspended, self._suspended = self._suspended, []
         for port, arguments in suspended:
@@ -173,7 +172,7 @@ class Doors:
             raise error
 
     def find(self, name: str) -> Any:
-        """The open TCP listener ``name`` of FORWARDED, or None. Its ``adopt`` serves a follower's clients."""
+        """Return the open TCP listener ``name`` of FORWARDED, which can ``adopt`` a client, or None."""
         if name not in FORWARDED:
             return None
         return next((one for one in self.listeners if one.protocol == name and one.port), None)
@@ -181,8 +180,8 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return {name of a port: TLS contexts} for ``settings`` that are not in force yet. Reads files, so
-        it may run in a thread. Raises TLSError.
+        """Return {name of a port: TLS contexts} for new ``settings``, before apply(). Raises TLSError. Reads
+        files, so it may run in a thread.
         """
         # A first certificate opens its ports at the next start: it must not fail then.
         is_first = ports is None and settings.tls_cert and not self._settings.tls_cert
@@ -212,8 +211,8 @@ class Doors:
     # opening
 
     def _tls_ports(self) -> list[str]:
-        """Return the names of the ports that need a certificate. Raises BindError for an inherited socket for
-        TLS without tls_cert.
+        """Return the names of the ports that need a certificate. Raises BindError for an inherited TLS socket
+        without tls_cert.
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
@@ -284,9 +283,7 @@ class Doors:
     def _bind(
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
-        """Return [listening socket], or [] if the port is -1, or if a default port is in use and not
-        ``is_needed``.
-        """
+        """Return [listening socket]; [] if the port is -1, or a default port is in use and not needed."""
         # Without it a second broker on the machine still serves AMQP.
         settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
@@ -300,7 +297,6 @@ class Doors:
             return []
 
     def _open_control(self) -> None:
-        """Open gomq-py-ctl's unix socket."""
         # A failure ends the boot only if the configuration names the path. Without a named path, no socket is
         # opened if the management API is off.
         settings = self._settings

@@ -1,8 +1,8 @@
 """Embedding: runs a broker in any program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
-Runs a launcher, as cli does, but in a native thread with a hub of its own. So it works in any program,
-monkey-patched or not, and several times in one process. Calls from other threads reach that thread through
-one inbox. Importing this module imports neither gevent nor the broker.
+Runs a launcher, as cli does, but in a native thread with an event loop of its own. So it works in any
+program, monkey-patched or not, and several times in one process. Calls from other threads reach that thread
+through one inbox. Importing this module imports neither gevent nor the broker.
 """
 import atexit
 import os
@@ -30,7 +30,7 @@ LOOK_EVERY_S = 0.002
 
 
 class Addresses:
-    """The addresses of a broker's listeners, as URLs of one vhost, by default of the default one."""
+    """The addresses of a broker's listeners, and URLs of a vhost for clients."""
 
     _vhost = "/"
     _addresses: dict[str, tuple[str, int]]
@@ -39,9 +39,7 @@ class Addresses:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """{protocol: (host, port)} of the listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
-        ``cluster``.
-        """
+        """The listeners as {protocol: (host, port)}: amqp, amqps, mqtt, mqtts, http, cluster."""
         return dict(self._addresses)
 
     @property
@@ -56,9 +54,7 @@ class Addresses:
 
     @property
     def mqtt_url(self) -> str:
-        """The MQTT URL, for the user guest: ``mqtt://guest:guest@HOST:PORT``, and for another vhost than the
-        default one its name as path.
-        """
+        """The MQTT URL, for the user guest. A vhost other than the default one is its path."""
         return self.url(protocol="mqtt")
 
     @property
@@ -75,9 +71,7 @@ class Addresses:
     def url(
         self, user: str = "guest", password: str = "guest", vhost: str | None = None, protocol: str = "amqp",
     ) -> str:
-        """Return a URL with these parts, which are percent-encoded. An MQTT URL has the vhost as its path
-        (empty: the default vhost).
-        """
+        """Return a URL with these parts, percent-encoded. In an MQTT URL the default vhost is left out."""
         host, port = self._address(protocol)
         if vhost is None:
             vhost = "" if protocol.startswith("mqtt") and self._vhost == "/" else self._vhost
@@ -95,11 +89,9 @@ class Addresses:
 
 
 class Broker(Addresses):
-    """Runs one broker in a thread of this process.
-
-    With ``data_dir`` None, all data are in a temporary folder that is deleted at close. Port 0: a free port;
-    -1: no listener. Further keywords are settings by their names in docs/configuration.md (``heartbeat=10``,
-    ``sync=False``). Nothing runs before ``start``.
+    """Runs one broker in a thread of this process. Nothing runs before ``start``. With ``data_dir`` None, all
+    data are in a temporary folder that is deleted at close. Port 0: a free port; -1: no listener. Further
+    keywords are settings by their names in docs/configuration.md (``heartbeat=10``, ``sync=False``).
     """
 
     def __init__(
@@ -107,9 +99,7 @@ class Broker(Addresses):
         http_port: int = -1, mqtt_port: int = -1, tls_cert: str = "", tls_key: str = "", amqps_port: int = -1,
         mqtts_port: int = -1, **settings: Any,
     ) -> None:
-        """Raises TypeError for an unknown setting, ValueError for a value that a configuration file could not
-        have.
-        """
+        """Raises TypeError for an unknown setting, ValueError for a value that no configuration file has."""
         from gomq_py.config.settings import Settings  # not above: ``import gomq_py`` costs nothing
         self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,
@@ -140,9 +130,7 @@ class Broker(Addresses):
         self.close()
 
     def start(self) -> Self:
-        """Start the broker, and return this object when clients can connect. Raises BootError, whose text is
-        one line with the reason.
-        """
+        """Start the broker, and return this object when clients can connect. Raises BootError."""
         if self._is_running():
             raise RuntimeError("this broker is running already")
         _import_ahead(self._options["http_port"] >= 0 or self._options["metrics_http_port"] >= 0)
@@ -192,9 +180,8 @@ class Broker(Addresses):
         self.serve_forever()
 
     def close(self) -> None:
-        """Close all connections and files, and return when all are closed. A second call does nothing.
-
-        All confirmed messages are on disk, even if the close fails.
+        """Close all connections and files, and return when all are closed. May be called twice. All confirmed
+        messages are on disk, even if the close fails.
         """
         ended = True
         if self._is_running():
@@ -232,14 +219,12 @@ class Broker(Addresses):
             self._launcher.abandon()
 
     def _is_running(self):
-        """True from the start of the broker's thread until it has released everything. Then it can be started
-        again.
-        """
+        """True from the start of the broker's thread until it has released everything."""
         return self._ended is not None and self._ended.locked()
 
     def promote(self) -> None:
         """Make a follower (``cluster_leader="host:port"``) the leader; return when clients can connect.
-        Raises RuntimeError if it is no follower, and BootError; after a BootError nothing is open, and the
+        Raises RuntimeError if it is no follower, and BootError. After a BootError nothing is open, and the
         caller must still call ``close``.
         """
         self.call(self._promote)
@@ -346,7 +331,7 @@ class Broker(Addresses):
         self._stopping.set()
 
     def _deposed(self, reason):
-        """Stop, because another node leads; only a new broker can follow it."""
+        """Stop, because another node leads. Only a new broker can follow it."""
         self._end(RuntimeError(
             f"this broker has stopped, because it leads its cluster no more: {reason}"))
 
@@ -392,9 +377,8 @@ def _native_threads():
 
 
 def _wait(lock, timeout_s):
-    """Acquire a native lock; return False if that fails within ``timeout_s``.
-
-    If the caller is a greenlet or the program is patched, other greenlets run meanwhile.
+    """Acquire a native lock. Returns False if that fails within ``timeout_s``. If the caller is a greenlet or
+    the program is patched, other greenlets run meanwhile.
     """
     sleep = _cooperative_sleep()
     if sleep is None:
@@ -422,9 +406,7 @@ def _cooperative_sleep():
 
 
 def url_of(protocol: str, user: str, password: str, host: str, port: int, vhost: str) -> str:
-    """Return ``protocol://user:password@host:port/vhost``, each part percent-encoded. An MQTT URL without a
-    vhost has no path.
-    """
+    """Return ``protocol://user:password@host:port/vhost``, percent-encoded. MQTT: no path without a vhost."""
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     path = f"/{quote(vhost, safe='')}" if vhost or protocol.startswith("amqp") else ""
     return f"{protocol}://{login}@{_in_url(host)}:{port}{path}"
@@ -435,7 +417,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """Return a host as in URLs; a loopback address for 0.0.0.0 and ::, to which clients cannot connect."""
+    """Format a host for a URL. 0.0.0.0 and ::, to which clients cannot connect, become loopback addresses."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -1,13 +1,13 @@
-"""Errors: defines the errors with which the broker's core refuses requests. A leaf.
+"""Errors: the errors with which the broker's core refuses requests.
 
-Rights, topology, queues and content raise them; each protocol translates them: amqp.server.refusals into
+Rights, topology, queues and content raise them. Each protocol translates them: amqp.server.refusals into
 reply codes, http.errors into statuses. ``text`` names the entity, its vhost, the request and the actual
-state.
+state. Imports no other module.
 """
 
 
 class Refused(Exception):
-    """Base of the errors with which the broker refuses a request; the client gets the text."""
+    """Base of the errors with which the broker refuses a request. The client gets the text."""
 
     def __init__(self, text=""):
         super().__init__(text)
@@ -19,9 +19,7 @@ class AccessRefused(Refused):
 
 
 class NoPermission(AccessRefused):
-    """The user lacks a permission. ``verb``: "configure", "write" or "read"; empty if a routing key is not
-    allowed, or the whole vhost.
-    """
+    """The user lacks a permission. ``verb``: the right; empty for a refused routing key or vhost."""
 
     def __init__(self, text="", verb=""):
         super().__init__(text)
@@ -37,9 +35,7 @@ class ResourceLocked(Refused):
 
 
 class PreconditionFailed(Refused):
-    """The state of an entity does not allow the request: other arguments than at its declaration, a queue in
-    use, a value out of range.
-    """
+    """The entity's state does not allow the request: other arguments, in use, a value out of range."""
 
 
 class UnknownType(Refused):
@@ -55,8 +51,8 @@ class Malformed(Refused):
 
 
 class ClusterError(Exception):
-    """The node cannot be in this cluster; the text is one line for the operator."""
+    """The node cannot be in this cluster. The text is one line for the operator."""
 
 
 class DefinitionsError(ValueError):
-    """The definitions are malformed; nothing has been imported."""
+    """The definitions are malformed. Nothing has been imported."""

@@ -1,6 +1,6 @@
-"""Names of global parameters that are no definitions of users: the only list of them.
+"""Names of global parameters with a meaning of their own: the only list of them.
 
-A leaf: used by the broker, its exports and imports, the management API and ctl. Imports nothing.
+Used by the broker, its exports and imports, the management API and ctl. Imports nothing.
 """
 # The broker's note on what it imported with the setting load_definitions: {"path": ..., "sha256": ...}.
 # Older notes are the path alone.

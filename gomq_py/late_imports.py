@@ -1,9 +1,9 @@
 """Late imports: lets the broker import modules when it first needs them.
 
-A leaf. A running broker may lack a descriptor to read a file, or its package may have been deleted. So
-callers import under ``with importing``, before any change of state: a failed import refuses the request, and
-the next attempt may succeed. The package may also have been upgraded, and compiled modules of two versions
-together may kill the broker: ``Unreplaced`` then refuses imports.
+A running broker may lack a descriptor to read a file, or its package may have been deleted. So callers import
+under ``with importing``, before any change of state: a failed import refuses the request, and the next
+attempt may succeed. The package may also have been upgraded, and compiled modules of two versions together
+may kill the broker: ``Unreplaced`` then refuses imports.
 """
 import os
 from collections.abc import Iterator
@@ -27,9 +27,7 @@ def _package() -> Any:
 
 
 class Unreplaced:
-    """A module finder for sys.meta_path that refuses imports from this package if its files were replaced
-    after the start.
-    """
+    """A module finder that refuses imports from this package after its files were replaced."""
 
     begun = _package()
 

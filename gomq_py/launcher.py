@@ -58,9 +58,9 @@ class BootError(Exception):
 class Launcher:
     """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``.
 
-    ``on_promoted()`` is called when a follower has become the leader; ``on_failed(error)`` when a follower
-    was elected or promoted, but could not become the leader, and is closed. ``on_deposed(reason)`` when an
-    elected node no longer leads; by default the program restarts in this process, as a follower.
+    ``on_promoted()`` is called when a follower has become the leader. ``on_failed(error)``: a follower was
+    elected or promoted, but could not become the leader, and is closed. ``on_deposed(reason)``: an elected
+    node no longer leads; by default the program restarts in this process, as a follower.
     """
 
     def __init__(
@@ -88,9 +88,8 @@ class Launcher:
         self._demotion: Any = None
 
     def run(self) -> int:
-        """Start, serve until a signal stops the broker, and stop. Returns the exit code.
-
-        Raises BootError. May switch.
+        """Start, serve until a signal stops the broker, and stop. Returns the exit code. Raises BootError.
+        May switch greenlets.
         """
         self._asked_to_stop = Event()
         log_faults()
@@ -128,7 +127,7 @@ class Launcher:
                 watcher.cancel()
 
     def _tell_watchdog(self) -> None:
-        """Report to the service manager's watchdog regularly that the event loop runs. May switch."""
+        """Report to the service manager's watchdog that the event loop runs. May switch greenlets."""
         while True:
             self._systemd.alive()
             gevent.sleep(self._systemd.watchdog_s / 2)
@@ -141,7 +140,7 @@ class Launcher:
             asked_to_reload.set()
 
     def _reload_when_asked(self, asked: Any) -> None:
-        """Reload each time the Event ``asked`` is set, also if it is set during a reload. May switch."""
+        """Reload each time the Event ``asked`` is set, also during a reload. May switch greenlets."""
         while True:
             asked.wait()
             asked.clear()
@@ -160,11 +159,10 @@ class Launcher:
             )
 
     def _dump(self) -> None:
-        """Write the broker's state into the log, in a greenlet of its own. May switch."""
         StateDump(self.broker, self.hub, self._durability, self.listeners).write()
 
     def start(self) -> None:
-        """Open the data folder, recover, and listen. Raises BootError, with nothing left open. May switch."""
+        """Open the data folder, recover, listen. After a BootError nothing is open. May switch greenlets."""
         began = time.monotonic()
         speed = build_info.speed()  # walks the package's folders
         LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), speed)
@@ -208,7 +206,8 @@ class Launcher:
 
     def promote(self) -> None:
         """Make this follower the leader; returns when it serves clients. Raises RuntimeError for a node that
-        is no follower, or is being promoted, and BootError, after which the node is closed. May switch.
+        is no follower or is being promoted, and BootError, after which the node is closed. May switch
+        greenlets.
         """
         if self._node is not None and self.settings.clustering:
             raise RuntimeError(self._node.why_not_promote(True))
@@ -233,9 +232,7 @@ class Launcher:
         self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Promote this follower when an operator requests it, or after its election. If that fails, call
-        ``on_failed``. May switch.
-        """
+        """Promote this follower when asked or elected, or call ``on_failed``. May switch greenlets."""
         self._asked_to_promote.wait()
         try:
             self._promote()
@@ -249,12 +246,11 @@ class Launcher:
         _run_command(self.settings.on_leader_elected)
 
     def _deposed(self, reason: str) -> None:
-        """Start again, because this node no longer leads. Does not switch."""
         self._demotion = _named("demotion", self._begin_anew, reason)
 
     def _begin_anew(self, reason: str) -> None:
         """End the node, and run the program again in this process: a follower must not keep a leader's state.
-        May switch.
+        May switch greenlets.
         """
         if self._node is not None and self._node.role == LEADER:
             _run_command(self.settings.on_leader_lost)
@@ -276,13 +272,12 @@ class Launcher:
             self._end_run(error)
 
     def _end_run(self, _error: Exception) -> None:
-        """Let ``run`` end as after a failure. Does not switch."""
+        """Let ``run`` end as after a failure. Does not switch greenlets."""
         self._has_failed = True
         if self._asked_to_stop is not None:
             self._asked_to_stop.set()
 
     def _where(self) -> str:
-        """Return the names and addresses of the open listeners, as text for the log."""
         return (
             ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners)
             or "nothing: every port is off"
@@ -302,7 +297,7 @@ class Launcher:
     _durability: Any = property(lambda self: getattr(self._node, "durability", None))
 
     def stop(self) -> None:
-        """Close listeners, connections, broker and data folder, in this order; at most once. May switch."""
+        """Close listeners, connections, broker and data folder, in this order, once. May switch greenlets."""
         node, self._node = self._node, None
         promotion, self._promotion = self._promotion, None
         if promotion is not None and promotion is not gevent.getcurrent():
@@ -312,10 +307,9 @@ class Launcher:
             LOG.info("stopped")
 
     def abandon(self) -> None:
-        """In a forked child: close the broker's sockets, without a word to the clients.
-
-        While a child holds the sockets, the parent cannot bind a port again, and clients do not notice that
-        the broker has closed their connections.
+        """In a forked child: close the broker's sockets, without telling the clients. While a child holds the
+        sockets, the parent cannot bind a port again, and clients do not notice that the broker has closed
+        their connections.
         """
         for listener in self.listeners:
             listener.abandon()
@@ -346,7 +340,7 @@ class Launcher:
             )
 
     def _on_stop_signal(self, number: int) -> None:
-        """Begin an orderly stop at the first SIGTERM or SIGINT; a second signal ends the process at once."""
+        """Begin an orderly stop at the first SIGTERM or SIGINT. A second signal ends the process at once."""
         if self._asked_to_stop.is_set() and number in STOP_SIGNALS:
             _abort(number, None)
         self._wakeup = _abort_on_next_signal()
@@ -402,7 +396,7 @@ def _do_nothing() -> None:
 
 
 def _run_command(command: str) -> None:
-    """Begin a command of the configuration, by the shell. Does not wait for its end. May switch."""
+    """Begin a shell command of the configuration. Does not wait for its end. May switch greenlets."""
     if command:
         LOG.info("runs %r", command)
         try:
@@ -442,7 +436,6 @@ def raise_descriptor_limit() -> None:
 
 def _abort_on_next_signal() -> Any:
     """Let the next stop signal end the process by the interpreter's handler, even if the event loop is busy.
-
     Returns an object that the caller must keep alive: its socket wakes a sleeping event loop if the system
     delivers the signal to another thread.
     """
@@ -457,7 +450,7 @@ def _abort_on_next_signal() -> Any:
 
 
 def _leave(limit_s: int, durability: Any) -> None:
-    """Log what the stop waits for, and end the process at once."""
+    """Log which work delays the stop, and end the process at once."""
     LOG.error(
         "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
         "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",
@@ -467,10 +460,8 @@ def _leave(limit_s: int, durability: Any) -> None:
 
 
 def _abort(_number: int, _frame: Any) -> None:
-    """End the process at once, because of a second signal or a stop that takes too long.
-
-    Confirmed messages are on disk already. If standard error is blocked, the last line delays the end by at
-    most LAST_LINE_S.
+    """End the process at once, because of a second signal or a stop that takes too long. Confirmed messages
+    are on disk already. If standard error is blocked, the last line delays the end by at most LAST_LINE_S.
     """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
     signal.setitimer(signal.ITIMER_REAL, LAST_LINE_S)

@@ -54,7 +54,7 @@ class Node:
     """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
 
     A leader has ``broker``, ``hub``, ``amqp``, ``doors`` (listeners), ``durability``, ``connector`` (of
-    shovels and federation) and, once MQTT is used, ``mqtt``; a follower has ``hub`` and ``doors``. Otherwise
+    shovels and federation) and, once MQTT is used, ``mqtt``. A follower has ``hub`` and ``doors``. Otherwise
     these attributes are None.
     """
 
@@ -85,10 +85,9 @@ class Node:
         self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
 
     def lead(self) -> None:
-        """Become leader: open the data folder and recover its content. Opens no listener.
-
-        Blocks. May switch. Raises BackendError, ClusterError, DataDirError, DefinitionsError, LogError,
-        OSError, StoreError; the caller must then call ``close``.
+        """Become leader: open the data folder and recover its content. Opens no listener. Blocks. May switch
+        greenlets. Raises BackendError, ClusterError, DataDirError, DefinitionsError, LogError, OSError,
+        StoreError; the caller must then call ``close``.
         """
         settings = self.settings
         if self._membership is not None:
@@ -122,8 +121,9 @@ class Node:
         self.role = LEADER
 
     def follow(self) -> None:
-        """Become follower: lock the data folder, for the leader that the settings name or, without one, for
-        an object that writes into the folder. Raises ClusterError, DataDirError, OSError.
+        """Become follower: lock the data folder for the leader that writes into it. Without a leader in the
+        settings, another object of this process writes into the folder. Raises ClusterError, DataDirError,
+        OSError.
         """
         self._data_dir.follow()
         if self.settings.cluster_leader or self.settings.clustering:
@@ -133,9 +133,11 @@ class Node:
     def open_follower_doors(
             self, promote: Callable[[], None], deposed: Callable[[str], None] = lambda reason: None,
             inherited: Any = ()) -> None:
-        """Open a follower's management doors, and begin to follow. ``promote()`` is called when an operator
-        requests a promotion, or the node is elected; ``deposed(reason)`` when the elected node no longer
-        leads and must start again. ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
+        """Open a follower's management listeners, and begin to follow. May switch greenlets.
+
+        ``promote()`` is called when an operator requests a promotion, or the node is elected.
+        ``deposed(reason)`` is called when the elected node no longer leads and must start again.
+        ``inherited``: see ``open_doors``. Raises BindError, OSError.
         """
         # imported here: a leader needs none of it
         from gomq_py.http.follower import FollowerManagement
@@ -159,10 +161,8 @@ class Node:
 
     def promote(self, inherited: Any = ()) -> None:
         """Make a follower the leader, and open its listeners. All changes received from the leader are
-        flushed first.
-
-        Blocks. May switch. ``inherited``: see ``open_doors``. Raises what ``lead`` and ``open_doors`` raise;
-        after an error the caller calls ``close``.
+        flushed first. Blocks. May switch greenlets. ``inherited``: see ``open_doors``. Raises the errors of
+        ``lead`` and ``open_doors``; after an error the caller calls ``close``.
         """
         assert self.role == FOLLOWER, self.role
         if self._membership is not None:
@@ -178,14 +178,15 @@ class Node:
         self.open_doors((*inherited, *unserved))
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this node must not be promoted now, or "". ``is_forced``: an unfinished sync is no reason."""
+        """Return why this node must not be promoted now, or "". ``is_forced``: ignore an unfinished sync."""
         return self._membership.why_not_promote(is_forced)
 
     def change_cluster(self, what: str, node: str = "") -> None:
-        """Carry out an operator's request: "accept_damage", "adopt", "force_leader", "transfer_leadership",
-        to another ``node`` if one is named, or "forget_node" with the other's name, address or id.
+        """Carry out an operator's request: "accept_damage", "adopt", "force_leader", "transfer_leadership" or
+        "forget_node".
 
-        Raises ClusterError if that is impossible now; OSError. May switch.
+        ``node``: for "transfer_leadership" the next leader, if one is named; for "forget_node" the other's
+        name, address or id. Raises ClusterError if that is impossible now; OSError. May switch greenlets.
         """
         if self._membership is not None:
             self._membership.change(what, node)
@@ -193,7 +194,7 @@ class Node:
             raise ClusterError("this broker is in no cluster")
 
     def backup(self) -> Any:
-        """The cluster.backup.Backup of this leader, made at the first call."""
+        """Return the cluster.backup.Backup of this leader, made at the first call."""
         if self._backup is None:
             # imported here: most runs have no backup, and need no part of a cluster
             from gomq_py.cluster.backup import Backup
@@ -202,15 +203,15 @@ class Node:
         return self._backup
 
     def must_follow(self) -> bool:
-        """Whether the node begins as a follower: the settings name a leader to follow, or the cluster elects
-        its leader. Blocks. May switch. Raises ClusterError, OSError.
+        """True if the node begins as a follower. The settings name a leader to follow, or the cluster elects
+        its leader. Blocks. May switch greenlets. Raises ClusterError, OSError.
         """
         settings = self.settings
         return bool(settings.clustering or settings.cluster_leader) and self._membership.must_follow(
             self._data_dir.path)
 
     def cluster_figures(self) -> dict[str, Any]:
-        """The node's role, and a leader's followers' states; the answer to /api/cluster."""
+        """Return the node's role, and a leader's followers' states; the answer to /api/cluster."""
         figures: dict[str, Any] = {"role": self.role or LEADER, "node": f"gomq@{socket.gethostname()}"}
         if self._membership is None:
             return figures | {"replicates": False, "followers": []}
@@ -218,7 +219,7 @@ class Node:
 
     def open_doors(self, inherited: Any = ()) -> None:
         """Open the listeners. ``inherited``: (name, socket) pairs of sockets that listen already. Raises
-        BindError, ClusterError, OSError. May switch.
+        BindError, ClusterError, OSError. May switch greenlets.
         """
         if self._membership is not None:  # first: a fault of it must cost no client its connection
             self._membership.open(self.hub, self.broker, self._find_listener)
@@ -236,7 +237,6 @@ class Node:
             self._membership.opened()
 
     def _find_listener(self, name: str) -> Any:
-        """The listener that serves clients of followers, or None."""
         return None if self.doors is None else self.doors.find(name)
 
     def _take_over_shovels(self) -> None:
@@ -272,16 +272,14 @@ class Node:
         return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
     def drain(self) -> None:
-        """Before an orderly end of a leader: wait until its cluster's nodes have everything, for some seconds
-        at most. May switch.
-        """
+        """Before a leader ends, wait a few seconds for its followers to catch up. May switch greenlets."""
         if self._membership is not None:
             self._membership.drain()
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close the listeners, connections and broker; then call ``before_lock()`` and unlock the data
-        folder. A second call does nothing. After an error the remaining parts are closed as well, and the
-        first error is raised at the end. May switch.
+        folder. May be called twice. After an error the remaining parts are closed as well, and the first
+        error is raised at the end. May switch greenlets.
         """
         ended = self.broker is not None  # a failed boot left the state incomplete
         committer = self._committer
@@ -324,7 +322,6 @@ class Node:
 
 
 def _membership(settings: Settings) -> Any:
-    """The node's part in replication, as the settings say."""
     # imported here: most brokers have no followers
     if settings.clustering:
         from gomq_py.cluster.elected import ElectedMembership

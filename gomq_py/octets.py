@@ -1,8 +1,8 @@
 """Octets: reads and writes integers, copies, compares and computes CRC-32C in raw buffers.
 
-A leaf; the compiled version is inline C in ``octets.pxd``. ``p`` is any bytes-like object here and a C
-pointer in compiled modules; ``i`` is an offset into ``p``. The compiled version checks no bounds: callers
-check every length first.
+The compiled version is inline C in ``octets.pxd``. ``p`` is any bytes-like object here and a C pointer in
+compiled modules; ``i`` is an offset into ``p``. The compiled version checks no bounds: callers check every
+length first. Imports no other module of the package.
 """
 import sys
 from importlib import machinery, util
@@ -62,24 +62,21 @@ def le64(p, i):
 
 
 def copy(target, target_at, source, source_at, count):
-    """Copy ``count`` octets from ``source`` to ``target``. The two ranges must not overlap."""
+    """Copy ``count`` bytes from ``source`` to ``target``. The two ranges must not overlap."""
     target[target_at:target_at + count] = source[source_at:source_at + count]
 
 
 def part(p, i, count):
-    """Return ``count`` octets from ``p[i]`` on as bytes."""
+    """Return ``count`` bytes from ``p[i]`` on."""
     return bytes(p[i:i + count])
 
 
 def same(a, a_at, b, b_at, count):
-    """True if ``count`` octets in ``a`` and ``b`` are equal."""
     return a[a_at:a_at + count] == b[b_at:b_at + count]
 
 
 def crc32c(seed, p, start, count):
-    """Return the CRC-32C (Castagnoli) of ``count`` octets. ``seed``: the CRC of the octets before, or any
-    start value.
-    """
+    """Return the CRC-32C of ``count`` bytes. ``seed``: the CRC of the bytes before, or any start value."""
     return _crc32c(memoryview(p)[start:start + count], seed)
 
 

@@ -1,10 +1,9 @@
-"""Patterns: matches clients' regular expressions (policies, permissions, scopes of tokens, filters of lists)
-within limits of time and memory.
+"""Patterns: matches clients' regular expressions within limits of time and memory.
 
-A leaf. The standard library's matcher may take hours for a few characters, as for ``(a+)+$``, and nothing can
-interrupt it; the ``regex`` library accepts the same grammar and a time-out. Nested repetition counts, whose
-memory has no bound, are refused before compilation. The library (1.5 MB) is imported for the first pattern
-other than MATCH_ALL.
+Policies, permissions, scopes of tokens and filters of lists use such expressions. The standard library's
+matcher may take hours for a few characters, as for ``(a+)+$``, and nothing can interrupt it; the ``regex``
+library accepts the same grammar and a time-out. Nested repetition counts, whose memory has no bound, are
+refused before compilation. The library (1.5 MB) is imported for the first pattern other than MATCH_ALL.
 """
 import re
 import time
@@ -42,8 +41,7 @@ class Pattern:
     __slots__ = ("text", "_search", "_budget_s", "_clock")
 
     def __init__(self, text, ignore_case=False, clock=time.thread_time):
-        """``clock()``: CPU seconds of this thread. Raises ValueError with one line for the pattern's author.
-        """
+        """``clock()``: CPU seconds of this thread. Raises ValueError with one line for the author."""
         self.text = text
         self._budget_s = BUDGET_S
         self._clock = clock
@@ -81,9 +79,7 @@ class Pattern:
 
 
 class Globs:
-    """A list of patterns in which * matches any text. The time of a match is proportional to the name's
-    length.
-    """
+    """Patterns in which * matches any text. The time of a match is proportional to the name's length."""
 
     __slots__ = ("text", "_parts")
 
@@ -156,5 +152,4 @@ def _translated(escape):
 
 
 def escaped(text):
-    """Return a pattern that matches only this text."""
     return re.escape(text)

@@ -25,6 +25,6 @@ class PurePythonFinder:
 
 
 def install():
-    """Put the PurePythonFinder before all other finders. A second call does nothing."""
+    """Put the PurePythonFinder before all other finders. May be called twice."""
     if PurePythonFinder not in sys.meta_path:
         sys.meta_path.insert(0, PurePythonFinder)

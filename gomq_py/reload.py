@@ -1,9 +1,9 @@
-"""Reload: reads the configuration again and applies the options that can change while the broker runs; after
-an error it applies nothing.
+"""Reload: reads the configuration again and applies the options that can change while the broker runs.
 
-Used by the launcher. All steps that can fail come first: parsing, certificates, the log file. Steps that read
-files run in a thread. So a bad file leaves the old configuration in force, with a line in the log. The table
-of options says which options take effect at run time; the log names changed options that need a restart.
+Used by the launcher. All steps that can fail come first: parsing, certificates, the log file. So a bad file
+leaves the old configuration in force, with a line in the log. Steps that read files run in a thread. The
+table of options says which options take effect at run time; the log names changed options that need a
+restart.
 """
 from collections.abc import Callable
 from typing import Any
@@ -24,17 +24,15 @@ class Reloader:
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,
         applied: Callable[[], None],
     ):
-        """``reread()`` reads the configuration and returns (settings, warnings). ``applied()`` is called
-        after options have changed.
-        """
+        """``reread()`` returns (settings, warnings). ``applied()`` is called after options have changed."""
         self._settings = settings
         self._reread = reread
         self._doors = doors
         self._applied = applied
 
     def reload(self) -> bool:
-        """Read and apply the configuration. Returns False if, after an error, the old configuration stays in
-        force. Reopens the log file in both cases. May switch.
+        """Read and apply the configuration. Returns False if the old configuration stays in force after an
+        error. Reopens the log file in both cases. May switch greenlets.
         """
         try:
             new, warnings = in_thread(self._reread)

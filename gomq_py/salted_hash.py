@@ -1,10 +1,9 @@
 """Salted hashes: makes, checks and verifies password hashes in RabbitMQ's form.
 
-A leaf of the standard library alone.
+    base64(salt (4 bytes) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
-    base64(salt (4 octets) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
-
-auth.passwords adds bcrypt, whose library the configuration and gomq-py-ctl do not load.
+auth.passwords adds bcrypt, whose library the configuration and gomq-py-ctl do not load. Imports only the
+standard library.
 """
 import os
 from _operator import _compare_digest  # hmac's compare_digest, which comes with hashlib
@@ -41,7 +40,7 @@ def check(salted_hash, algorithm=SHA256):
 
 
 def verify(password, salted_hash, algorithm=SHA256):
-    """Return whether the password has this hash; both results take equally long. Malformed hash: False."""
+    """True if the password has this hash. Both results take equally long. A malformed hash gives False."""
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # not base64, or not even ASCII
@@ -50,7 +49,6 @@ def verify(password, salted_hash, algorithm=SHA256):
 
 
 def octets_of(password):
-    """Return a password (str or bytes) as bytes."""
     return password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
 
 

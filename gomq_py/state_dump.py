@@ -1,8 +1,8 @@
 """State dump: writes the broker's current work into the log when an operator sends SIGUSR1.
 
-Used by the launcher. Reads everything and changes nothing. Connections, queues and greenlets get a limited
-number of lines, then one line with the number left out. The broker works on between two lines, so each line
-shows a later moment. The dump has names, but never a password, a client's property or a message.
+Reads everything and changes nothing. Connections, queues and greenlets get a limited number of lines, then
+one line with the number left out. The broker works on between two lines, so each line shows a later moment.
+The dump has names, but never a password, a client's property or a message. Used by the launcher.
 """
 import gc
 import heapq
@@ -44,7 +44,7 @@ class StateDump:
         self._listeners = listeners
 
     def write(self) -> None:
-        """Write the state to the log, part by part. May switch."""
+        """Write the state to the log, part by part. May switch greenlets."""
         count = 0
         for part in (
             self._process, self._loop, self._resources, self._disk, self._connections, self._queues,
@@ -71,7 +71,7 @@ class StateDump:
             yield f"listening: {listener.protocol} {listener.address}"
 
     def _loop(self) -> Iterator[str]:
-        """Yield a line with the latency of the event loop: the longest of LAG_SAMPLES rounds. May switch."""
+        """Yield a line with the longest of LAG_SAMPLES rounds of the event loop. May switch greenlets."""
         worst_s = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
@@ -114,7 +114,7 @@ class StateDump:
             yield f"... and {len(shown) - CONNECTIONS} more connections"
 
     def _queues(self) -> Iterator[str]:
-        """Yield a line for each of the queues with the most messages. May switch."""
+        """Yield a line for each of the queues with the most messages. May switch greenlets."""
         if self._broker is None:
             return
         largest: list[tuple[int, int, Any]] = []
@@ -132,7 +132,7 @@ class StateDump:
             yield describe_queue(queue)
 
     def _greenlets(self) -> Iterator[str]:
-        """Yield one line per place in the code where greenlets wait, the most frequent first. May switch."""
+        """Yield a line per place where greenlets wait, the most frequent first. May switch greenlets."""
         kinds: Counter[str] = Counter()
         here = getcurrent()
         gc.unfreeze()  # otherwise objects made at boot would be missing

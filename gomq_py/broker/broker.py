@@ -1,7 +1,7 @@
 """Broker: holds a node's vhosts, users and parameters; the root of the model.
 
 The node makes a Broker, which is empty until ``recover`` reads the data folder. The AMQP, MQTT and HTTP
-servers get the Broker from the node. This module knows no socket and no frame.
+servers get the Broker from the node. This module knows no sockets and no frames.
 """
 import os
 from functools import partial
@@ -46,23 +46,21 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """Owns all that a node serves.
+    """Owns the vhosts, users and parameters that a node serves.
 
         vhosts            {name: VHost}
         users, logins, user_limits
-        scheduler         the hub's, which runs background jobs
+        scheduler         the event loop's, which runs background jobs
         tables            limits of the depth and length of tables
         durability        answers about durable entities wait for it
         events            protocol servers report events to it
-        resource_watch    raises ``alarms``, which reach all connections of the hub, once the node has started
-                          it
+        resource_watch    raises ``alarms``, which reach all connections, once the node has started it
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
-        """Make an empty model; the data folder is first touched by ``recover``.
-
-        ``hub``: the Hub (event loop) that the broker runs in. ``kinds``: a Kinds, the register of queue and
-        exchange types; None: the built-in types. Raises BackendError.
+        """Make an empty model; the data folder is first touched by ``recover``. Raises BackendError. ``hub``:
+        the Hub (event loop) that the broker runs in. ``kinds``: a Kinds, the register of queue and exchange
+        types; None: the built-in types.
         """
         self.durability = durability
         committer = durability.disk
@@ -111,10 +109,9 @@ class Broker:
         self._log_exchange = None
 
     def recover(self):
-        """Load the data folder; at the first boot make the first vhost and users. Called once; blocks.
-
-        Raises DataDirError, LogError, OSError, StoreError. After an error the hub and all opened files are
-        closed, which may switch, and the Broker is unusable.
+        """Load the data folder; at the first boot make the first vhost and users. Called once; blocks. Raises
+        DataDirError, LogError, OSError, StoreError. After an error the event loop and all opened files are
+        closed, which may switch greenlets, and the Broker is unusable.
         """
         try:
             self._recover()
@@ -157,7 +154,7 @@ class Broker:
         return notes.records, kept + self._data_dir.kept_paths()
 
     def damage_count(self):
-        """Number of damaged messages found in this run, and of logs that lack records."""
+        """Count the damaged messages found in this run, and the logs that lack records."""
         lacks_users = any(damage.promised for damage in self.users.damage)
         return self._pool.damage.records + self._log.lacks_records + lacks_users
 
@@ -169,17 +166,14 @@ class Broker:
 
     @property
     def cluster_id(self):
-        """The cluster's id, made of the name that the data folder got at its first boot: another cluster name
-        leaves it as it is.
-        """
+        """The cluster's id, derived from the data folder's first name: another name does not change it."""
         return f"rabbitmq-cluster-id-{uuid5(NAMESPACE_DNS, self._data_dir.cluster_name)}"
 
     def describe_pool(self):
-        """The segment pool's content as text."""
         return self._pool.describe()
 
     def close(self):
-        """Flush and close all queues and logs, even if some fail; then raise the first error. May switch."""
+        """Flush and close everything, even after failures. Raises the first error. May switch greenlets."""
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)
         shutdown.do(self.events.stop)
@@ -231,11 +225,9 @@ class Broker:
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """Create a vhost, or return the existing vhost. ``creator``: a user who gets all rights in it. Raises
-        OSError, PreconditionFailed.
-
-        If a deleted vhost of this name still has contents, they are removed first, which blocks. Call
-        ``wait_until_gone`` beforehand to avoid that.
+        """Create a vhost, or return the existing vhost. Raises OSError, PreconditionFailed. ``creator``: a
+        user who gets all rights in it. If a deleted vhost of this name still has contents, they are removed
+        first, which blocks. Call ``wait_until_gone`` beforehand to avoid that.
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -285,8 +277,9 @@ class Broker:
         self.events.emit("vhost.updated", events.vhost_updated, vhost)
 
     def delete_vhost(self, name, connections=()):
-        """Delete a vhost. Clients no longer find it; a background job closes its ``connections`` and removes
-        its contents. Returns the VHost, or None for an unknown name. Raises OSError, PreconditionFailed.
+        """Delete a vhost. Returns the VHost, or None for an unknown name. Clients no longer find it; a
+        background job closes its ``connections`` and removes its contents. Raises OSError,
+        PreconditionFailed.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:
@@ -310,7 +303,7 @@ class Broker:
             )
 
     def wait_until_gone(self, name):
-        """Wait until all contents of a deleted vhost of this name are removed. May switch."""
+        """Wait until all contents of a deleted vhost of this name are removed. May switch greenlets."""
         while name in self.leaving:
             self.leaving[name].wait()
 
@@ -367,12 +360,11 @@ class Broker:
             partial(recovery.snapshot, self.vhosts, self.parameters, self._being_removed))
 
     def _being_removed(self):
-        """Return the incarnations (folder ids) of deleted entities whose folders may still exist."""
+        """Return the folder ids of deleted entities whose folders may still exist."""
         leaving = [deletion.vhost.incarnations() for deletion in self.leaving.values()]
         return self._factory.removing.union(*leaving)
 
     def _may_write(self, user, vhost, exchange):
-        """True if the user of this name may publish to the exchange."""
         found = self.users.get(user)
         return found is not None and Access(found, vhost).may_write(exchange)
 
@@ -430,9 +422,7 @@ class Broker:
         self._data_dir.keep_cluster_name(is_first)
 
     def _first_users(self):
-        """Return [(name, password hash, hash algorithm)] of the configured first users, or of the default
-        user.
-        """
+        """Return [(name, password hash, hash algorithm)] of the configured first users or default user."""
         settings = self.settings
         if settings.first_users:
             return [

@@ -1,9 +1,7 @@
-"""Envelope: reads what the broker needs of a message's properties: sender, lifetime, persistence, routing
-keys.
+"""Envelope: reads the message properties that the broker needs: sender, lifetime, persistence, routing keys.
 
 The AMQP, MQTT and HTTP servers make an Envelope of each message that a client publishes; envelope_of() makes
-it from basic properties. broker.verbs.publishing checks the message by its Envelope. Pure functions of
-octets.
+it from basic properties. broker.verbs.publishing checks the message by its Envelope. Pure functions of bytes.
 """
 import re
 
@@ -22,9 +20,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """Reads the properties of one message, encoded as ``kind`` and ``flags`` say (content.forms). The publish
-    path calls the methods in the order of their definition, so that of several faults every protocol reports
-    the same fault.
+    """Reads the properties of one message. ``kind`` and ``flags``: their encoding (content.forms). The
+    publish path calls the methods in the order of their definition, so that of several faults every protocol
+    reports the same fault.
     """
 
     __slots__ = ()
@@ -38,7 +36,7 @@ class Envelope:
         return None
 
     def more_keys(self):
-        """The message's further routing keys, such as those in CC. Raises PreconditionFailed."""
+        """Return the message's further routing keys, such as those in CC. Raises PreconditionFailed."""
         return ()
 
     def is_persistent(self):
@@ -50,16 +48,16 @@ class Envelope:
         return None
 
     def properties(self):
-        """The message's properties as decoded basic properties, whatever its protocol."""
+        """Return the message's properties as decoded basic properties, whatever its protocol."""
         return Properties()
 
     def octets(self):
-        """Return the properties as the broker stores them, encoded as ``kind`` says."""
+        """Return the encoded properties that the broker stores, in the form ``kind``."""
         raise NotImplementedError
 
 
 class BasicEnvelope(Envelope):
-    """Reads AMQP basic properties: ``raw`` as encoded, ``decoded`` as Properties, ``scan`` as offsets."""
+    """Reads AMQP basic properties: ``raw`` (encoded), ``decoded`` (Properties), ``scan`` (their offsets)."""
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 
@@ -74,7 +72,7 @@ class BasicEnvelope(Envelope):
         return expiration_ms(self._decoded.expiration)
 
     def more_keys(self):
-        """The keys in CC and BCC, each once. Entries that are no texts are ignored, as in RabbitMQ."""
+        """Return the keys in CC and BCC, each once. Entries that are no texts are ignored, as in RabbitMQ."""
         headers = self._decoded.headers
         given = []
         for name in (EXTRA_KEYS, SECRET_KEYS):
@@ -119,10 +117,9 @@ class BasicEnvelope(Envelope):
 
 
 def envelope_of(raw, tables, reply_to=None):
-    """Make the Envelope of encoded basic properties.
-
-    ``tables`` (broker.tables) limits headers. ``reply_to(name)`` returns the text that replaces the reply_to
-    ``name``, or None to keep it. Raises Malformed, and the errors of ``reply_to``.
+    """Make the Envelope of encoded basic properties. ``tables`` (broker.tables) limits headers.
+    ``reply_to(name)`` returns the text that replaces the reply_to ``name``, or None to keep it. Raises
+    Malformed, and the errors of ``reply_to``.
     """
     scan = PropertyScan()
     if not scan.scan_octets(raw):
@@ -138,7 +135,7 @@ def envelope_of(raw, tables, reply_to=None):
 
 
 def check_user_id(user_id, user):
-    """Check that user_id is ``user`` or absent. Raises PreconditionFailed."""
+    """Raise PreconditionFailed unless the property user_id is absent or names ``user``."""
     if user_id is not None and not user.may_sign(user_id):
         came = ", who came with a token" if user.of_token else ""
         raise PreconditionFailed(
@@ -147,7 +144,7 @@ def check_user_id(user_id, user):
 
 
 def expiration_ms(expiration):
-    """The expiration property in milliseconds; None if it is absent. Raises PreconditionFailed."""
+    """Convert the expiration property to milliseconds; None if it is absent. Raises PreconditionFailed."""
     if expiration is None:
         return None
     number = _INTEGER.match(expiration)

@@ -1,8 +1,8 @@
-"""Checks the names that clients choose for exchanges and queues, and shows names in texts. Imports no other
-module of the broker.
+"""Checks the names that clients choose for exchanges and queues, and shows names in texts.
 
 RabbitMQ drops carriage returns and line feeds from the names in topology methods, reserves ``amq.``, and
-accepts all other short strings. Names are str, decoded with ``surrogateescape``.
+accepts all other short strings. Names are str, decoded with ``surrogateescape``. Imports no other module of
+the broker.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -21,7 +21,7 @@ _CR_LF = str.maketrans("", "", "\r\n")
 
 
 def cleaned(name):
-    """The name without its carriage returns and line feeds, which RabbitMQ drops in topology methods."""
+    """Return the name without its carriage returns and line feeds, which RabbitMQ drops, too."""
     return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
 
 
@@ -33,13 +33,13 @@ def check_not_reserved(kind, name, prefixes=()):
 
 
 def check_length(kind, name):
-    """Raise PreconditionFailed for a name over 255 octets: no AMQP client could send it."""
+    """Raise PreconditionFailed for a name over 255 bytes: no AMQP client could send it."""
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} bytes")
 
 
 def fits_short_string(text):
-    """True if the text fits in 255 octets; false for half a surrogate pair, which JSON allows."""
+    """True if the text fits in 255 bytes. False for half a surrogate pair, which JSON allows."""
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS_MAX
     except UnicodeEncodeError:
@@ -52,12 +52,10 @@ def server_named():
 
 
 def to_octets(text):
-    """Encode a name or key."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def to_text(octets):
-    """Decode a name or key."""
     return octets.decode("utf-8", "surrogateescape")
 
 

@@ -1,9 +1,8 @@
-"""Tables: limits the depth, length and size of nested values from peers (arguments, headers, parameters), for
-all protocols.
+"""Tables: limits the depth, length and size of nested values from peers, such as arguments and headers.
 
 The decoders refuse nesting that could exhaust the stack. The operator sets the limits here: a frame of 128
-KiB holds up to 130 000 entries, and each becomes an object. They apply to JSON values, too, before these are
-stored.
+KiB holds up to 130 000 entries, and each becomes an object. The limits apply to JSON values, too, before
+these are stored.
 """
 import math
 
@@ -26,9 +25,9 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """Checks tables against limits: ``depth`` of nesting, ``entries``, counted with the entries of inner
-    tables, and ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets cannot exceed
-    the limits and is not checked.
+    """Checks tables against limits. ``depth``: of nesting. ``entries``: counted with the entries of inner
+    tables. ``frame_max``: the bytes of a frame. A table of at most ``safe_octets`` bytes cannot exceed the
+    limits and is not checked.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")
@@ -42,7 +41,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """The limit that the value exceeds, as text to put behind the value's name; otherwise None."""
+        """Return the exceeded limit as text that follows the value's name; None within the limits."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -59,7 +58,7 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Raise Malformed if a decoded table exceeds the limits. ``octets``: its size or more."""
+        """Raise Malformed if a decoded table exceeds the limits. ``octets``: its encoded size, or more."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
@@ -85,14 +84,14 @@ class TableLimits:
             raise PreconditionFailed(f"{what}: field table {fault}")
 
     def check_properties(self, octets):
-        """Raise PreconditionFailed if encoded properties do not fit into a frame of ``frame_max`` octets."""
+        """Raise PreconditionFailed if encoded properties do not fit into a frame of ``frame_max`` bytes."""
         if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
             raise PreconditionFailed(
                 f"properties of {len(octets)} bytes fit into no frame (frame_max {self.frame_max})"
             )
 
     def check_json(self, what, value):
-        """Raise ValueError if the JSON value ``what`` is too deep or long, or has wrong text or numbers."""
+        """Raise ValueError if the JSON value ``what`` exceeds limits, or holds invalid text or numbers."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")

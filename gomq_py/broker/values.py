@@ -13,7 +13,7 @@ _MISSING = object()
 
 
 def is_integer(value):
-    """True for a 64-bit integer; booleans and timestamps are no integers."""
+    """True for a 64-bit integer. Booleans and timestamps are no integers."""
     return (
         isinstance(value, int) and not isinstance(value, (bool, Seconds))
         and MIN_INTEGER <= value <= MAX_INTEGER
@@ -27,7 +27,7 @@ def is_count(value):
 
 def equal(one, other):
     """True if two decoded values are equal. Numbers of different widths compare by value, booleans are no
-    numbers, and octets equal their text.
+    numbers, and bytes equal their text.
     """
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
@@ -83,14 +83,14 @@ _TYPE_NAMES = (
 
 
 def written(value):
-    """Format a value for error texts, where it stands inside quotes."""
+    """Format a value for an error text, without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def difference(key, entity, received, current):
-    """RabbitMQ's text for an argument or property whose received value differs from the current value."""
+    """Return RabbitMQ's error text for an argument whose received value differs from the current one."""
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:
@@ -102,7 +102,7 @@ def difference(key, entity, received, current):
 
 
 def difference_in(key, entity, received, current):
-    """RabbitMQ's error text for a key whose values differ in two argument tables, or that one table lacks."""
+    """Return RabbitMQ's error text for a key whose values differ in two tables, or that one lacks."""
     return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
 
 

@@ -1,1 +1,1 @@
-"""Holds the types of exchanges; each type has its matching rule in a file of its own."""
+"""The types of exchanges, each with its matching rule in a file of its own."""

@@ -1,9 +1,8 @@
-"""Consistent hash exchange: each message goes to one bound destination, chosen by a hash of its key; equal
-keys go to the same destination.
+"""Consistent hash exchange: each message goes to one bound destination, chosen by a hash of its key.
 
-A binding's key is an integer, the weight: how large a share of the keys its destination gets. The argument
-``x-hash-on`` (RabbitMQ: ``hash-header``) hashes a header instead of the routing key, ``hash-property`` one of
-three properties. Two algorithms spread the keys:
+Equal keys go to the same destination. A binding's key is an integer, the weight: how large a share of the
+keys its destination gets. The argument ``x-hash-on`` (RabbitMQ: ``hash-header``) hashes a header instead of
+the routing key, ``hash-property`` one of three properties. Two algorithms spread the keys:
 
     ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the first point at
             or after its CRC-32. A change of a binding moves only the keys of its own destination.
@@ -82,7 +81,6 @@ class ConsistentHashExchange(Exchange):
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Raise PreconditionFailed for an unknown algorithm or an invalid input of the hash."""
         if arguments.get(ALGORITHM, RING) not in (RING, JUMP):
             raise PreconditionFailed(
                 f"invalid arg '{ALGORITHM}' for {entity}: {written(arguments[ALGORITHM])}; expected ring or "
@@ -130,7 +128,7 @@ class ConsistentHashExchange(Exchange):
 
 
 def weight_of(routing_key):
-    """Parse a binding's routing key as a weight; None if it is no number of at most nine digits."""
+    """Parse a binding's routing key as a weight; None unless it is a number of one to nine digits."""
     return (
         int(routing_key) if routing_key.isascii() and routing_key.isdigit() and len(routing_key) < 10
         else None
@@ -138,9 +136,7 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """The hash ring: maps hashes of 32 bits to destinations. Of equal points the first destination by name
-    wins.
-    """
+    """The hash ring: maps hashes of 32 bits to destinations. Of equal points the first name counts."""
 
     def __init__(self):
         # part number: (sorted points, indexes of their names, number of each point within its name)
@@ -174,7 +170,6 @@ class Ring:
         self._drop_points(destination.name, weight)
 
     def drop(self, destination):
-        """Remove all bindings of a destination from the ring."""
         if destination.name in self._bound:
             _, bound = self._bound[destination.name]
             most = _most(bound)
@@ -182,7 +177,7 @@ class Ring:
             self._drop_points(destination.name, most)
 
     def destination_at(self, point):
-        """The destination for the hash ``point``; None if nothing is bound."""
+        """Return the destination for the hash ``point``; None if nothing is bound."""
         if not self._filled:
             return None
         number = point >> PART_BITS
@@ -198,7 +193,6 @@ class Ring:
         raise AssertionError("a point that nobody has")
 
     def _drop_points(self, name, weight):
-        """Remove the destination's points with numbers below ``weight`` that no remaining binding needs."""
         index, bound = self._bound[name]
         for point, i in _points(name, _most(bound), weight):
             number = point >> PART_BITS
@@ -261,12 +255,11 @@ class Jump:
         self._fill()
 
     def drop(self, destination):
-        """Remove all bindings of a destination."""
         self._bound = [one for one in self._bound if one[3] is not destination]
         self._fill()
 
     def destination_at(self, point):
-        """The destination for the hash ``point``; None if nothing is bound."""
+        """Return the destination for the hash ``point``; None if nothing is bound."""
         if not self._ends:
             return None
         # 64 bits out of 32: the algorithm's own generator spreads them.

@@ -1,5 +1,4 @@
-"""Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header
-(milliseconds) is routed that much later.
+"""Delayed message exchange, RabbitMQ's ``x-delayed-message``: routes a message after its ``x-delay`` (ms).
 
 The argument ``x-delayed-type`` names the inner type, whose rules and bindings apply. Delayed messages lie in
 ``delayed_store``, a broker.transfer.delayed.DelayQueue. The header of a due message is negated, as by
@@ -51,7 +50,6 @@ class DelayedExchange(Exchange):
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Raise PreconditionFailed if ``x-delayed-type`` names no existing exchange type."""
         inner = arguments.get(INNER_TYPE)
         if not isinstance(inner, str) or inner not in INNER_TYPES:
             raise PreconditionFailed(f"Invalid argument, '{INNER_TYPE}' must be an existing exchange type")
@@ -87,7 +85,7 @@ def delay_of(headers):
 
 
 def time_of(headers):
-    """The due time from the header ``x-deliver-at`` in Unix milliseconds; 0 if it is absent or invalid."""
+    """Return the due time from the header ``x-deliver-at`` in Unix ms; 0 if it is absent or invalid."""
     value = headers.get(X_DELIVER_AT)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
@@ -97,12 +95,12 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """True if the message goes through the delayed store: it has a delay or a due time, even in the past."""
+    """True if the headers have a delay or a due time, even in the past: the message must be stored."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 
 def due_ms_of(message):
-    """When a message in the delayed store is due, in Unix milliseconds."""
+    """Return when a message in the delayed store is due, in Unix milliseconds."""
     headers = decode_table(PropertyEdit(message.get_properties()).headers)[0]
     arrived_ms = message.describe()["timestamp_ms"]
     at_ms = time_of(headers)
@@ -110,8 +108,9 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """Return (copy of a due message, its headers as a dict) for routing. The copy has negated delay headers,
-    or the headers of a schedule's time, and an expiration counted from ``now_ms``.
+    """Return (copy of a due message, its headers as a dict) for routing. Delay headers are negated, so that
+    no exchange delays the copy again. A scheduled message gets headers with its name and time. The expiration
+    counts from ``now_ms``.
     """
     edit, fields = PropertyEdit(message.get_properties()), message.describe()
     persistent = fields["persistent"]

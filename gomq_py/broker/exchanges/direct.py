@@ -3,9 +3,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class DirectExchange(Exchange):
-    """Finds destinations by one dictionary look-up of the routing key. If several bindings lead to one
-    destination, it still gets the message only once.
-    """
+    """Finds destinations by one dictionary look-up of the routing key; each gets a message only once."""
 
     type = "direct"
 
@@ -32,7 +30,7 @@ class DirectExchange(Exchange):
 
 
 class DefaultExchange(Exchange):
-    """Routes to the destination that the routing key names: a queue of the vhost or a sink, such as direct
+    """Routes to the queue of the vhost that the routing key names, or to another Destination such as direct
     reply-to. Has no bindings and accepts none. MQTT sessions cannot be reached by name.
     """
 

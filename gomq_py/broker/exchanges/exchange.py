@@ -1,8 +1,8 @@
-"""Exchange: keeps bindings and finds the bindings that match a message. Each type is a subclass in its own
-file; ``broker.exchanges.types`` lists the types.
+"""Exchange: keeps bindings and finds those that match a message. Each type is a subclass in its own file.
 
-Only the vhost changes an exchange: it keeps both ends of a binding consistent, and follows bindings between
-exchanges. An exchange matches its own bindings only. Never switches, never stores.
+``broker.exchanges.types`` lists the types. Only the vhost changes an exchange: it keeps both ends of a
+binding consistent, and follows bindings between exchanges. An exchange matches its own bindings only. Never
+switches greenlets, never stores.
 """
 from typing import Any
 
@@ -75,7 +75,6 @@ class Exchange:
         return True
 
     def unbind(self, binding):
-        """Remove an existing binding."""
         del self._bindings[binding.identity]
         if self.departed and binding.destination in self.departed:
             self.departed[binding.destination] -= 1
@@ -99,18 +98,16 @@ class Exchange:
         """Raise PreconditionFailed for invalid arguments; ``entity`` names the exchange in error texts."""
 
     def check_binding(self, routing_key, arguments):
-        """Raise PreconditionFailed for a binding whose key or arguments this exchange type cannot match."""
+        """Raise PreconditionFailed if this exchange type cannot match such a binding."""
 
     def asks_for(self, binding):
-        """Return (routing key, arguments) of the binding that federation makes in the upstream broker, so
-        that the messages that ``binding`` matches come here.
+        """Return (routing key, arguments) of a binding in the federation's upstream broker. That binding gets
+        the messages that ``binding`` matches.
         """
         return binding.routing_key, binding.arguments
 
     def match(self, routing_key, headers, targets):
-        """Add the destination (queue or exchange) of every matching binding to the keys of the dict
-        ``targets``, which keeps their order. ``headers`` may be None.
-        """
+        """Add the destination of every matching binding to the dict ``targets``. ``headers`` may be None."""
         raise NotImplementedError
 
     def _added(self, binding):
@@ -120,7 +117,7 @@ class Exchange:
         """Called when a binding was removed: subclasses remove it from their index."""
 
     def _removed_departed(self, binding):
-        """Called when a binding to a deleted destination (``departed``) was removed; calls _removed().
-        Subclasses whose part_with() has updated the index override this.
+        """Called when a binding to a deleted destination was removed. Subclasses whose part_with() has
+        updated the index already override this.
         """
         self._removed(binding)

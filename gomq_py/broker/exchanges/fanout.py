@@ -3,7 +3,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class FanoutExchange(Exchange):
-    """Routes each message to every bound destination; several bindings of a destination count as one."""
+    """Routes each message to every bound destination. Several bindings of a destination count as one."""
 
     type = "fanout"
 

@@ -1,9 +1,9 @@
-"""Federation upstream exchange: a broker that federates from us (the downstream) binds it to one of our
-exchanges and consumes from it.
+"""Federation upstream exchange: sends messages of this broker to a federated broker, the downstream.
 
-The type is RabbitMQ's, so that RabbitMQ's links work with this broker, and this broker's with RabbitMQ. Every
-binding matches, unless the message has passed the downstream broker, or max-hops brokers in all; so in rings
-and meshes each broker gets a message once. A message's headers list the brokers that it has passed.
+The downstream broker binds it to an exchange here and consumes from it. The type is RabbitMQ's, so that the
+two brokers work together in both directions. Every binding matches, unless the message has passed the
+downstream broker, or max-hops brokers in all. So in rings and meshes each broker gets a message once. A
+message's headers list the brokers that it has passed.
 """
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.values import is_count
@@ -42,8 +42,8 @@ class FederationUpstreamExchange(FanoutExchange):
 
 
 def should_forward(headers, max_hops, name, vhost):
-    """True if a message with these headers (or None) may go to the vhost ``vhost`` of the downstream broker
-    ``name``: it has passed fewer than ``max_hops`` brokers, and not this downstream.
+    """True if a message with these headers (or None) may go to the vhost ``vhost`` of the broker ``name``. It
+    must have passed fewer than ``max_hops`` brokers, and not that vhost.
     """
     passed = headers.get(RECEIVED_FROM) if headers else None
     if not isinstance(passed, list):

@@ -1,9 +1,8 @@
-"""Headers exchange: a binding's arguments are compared with the message's headers (AMQP 0-9-1 §3.1.3.4, and
-RabbitMQ's extensions of it).
+"""Headers exchange: compares a binding's arguments with the message's headers.
 
-``x-match`` is the mode: ``all`` (the default) and ``any`` ignore keys that begin with ``x-``; ``all-with-x``
-and ``any-with-x`` compare them too; ``x-match`` itself is never compared. A binding value of None (void)
-matches any value of the header.
+AMQP 0-9-1 §3.1.3.4, and RabbitMQ's extensions of it. ``x-match`` is the mode: ``all`` (the default) and
+``any`` ignore keys that begin with ``x-``; ``all-with-x`` and ``any-with-x`` compare them too; ``x-match``
+itself is never compared. A binding value of None (void) matches any value of the header.
 """
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.values import equal, type_name
@@ -55,9 +54,7 @@ class HeadersExchange(Exchange):
 
 
 def satisfies(headers, wants_all, wanted):
-    """True if headers have all ``wanted`` values (``wants_all``) or at least one of them. If ``wanted`` is
-    empty, returns ``wants_all``.
-    """
+    """True if ``headers`` have all ``wanted`` values (``wants_all``) or else at least one of them."""
     for key, value in wanted:
         found = key in headers and (value is None or equal(value, headers[key]))
         if found != wants_all:

@@ -1,5 +1,7 @@
-"""Modulus hash exchange: each message goes to one bound destination, chosen by a hash of its routing key
-modulo their count. Equal keys go to the same destination as long as the destinations stay.
+"""Modulus hash exchange: each message goes to one bound destination, chosen by a hash of its routing key.
+
+The hash is taken modulo the count of destinations. Equal keys go to the same destination as long as the
+destinations stay.
 """
 from binascii import crc32
 from bisect import insort
@@ -10,8 +12,8 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class ModulusHashExchange(Exchange):
-    """Type ``x-modulus-hash``. The keys of bindings have no meaning, and a destination bound several times
-    counts once. Destinations are in order of their names, so that a restart changes nothing.
+    """Type ``x-modulus-hash``. The keys of bindings have no meaning, and several bindings of a destination
+    count as one. Destinations are in order of their names, so that a restart changes nothing.
     """
 
     type = "x-modulus-hash"

@@ -37,7 +37,7 @@ class RandomExchange(Exchange):
 
 class LocalRandomExchange(RandomExchange):
     """Type ``x-local-random``: as ``x-random``, for bindings with an empty key. RabbitMQ chooses among queues
-    of the node that got the message; here every queue is one.
+    of the node that got the message; here that is every queue.
     """
 
     type = "x-local-random"

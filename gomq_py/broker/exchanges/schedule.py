@@ -1,8 +1,8 @@
 """Schedule: the header ``x-schedule`` of a message in a delayed exchange, which is sent at each of its times.
 
-A table with a ``name``, and ``cron`` and ``timezone`` or ``every``; ``start``, ``end``, ``jitter`` and
-``missed`` are optional. The exchange's store keeps it with two more fields: the ``user`` who set it, and the
-``time`` for which the message is sent next. broker.transfer.schedules keeps the messages.
+The header is a table with a ``name``, and ``cron`` and ``timezone`` or ``every``; ``start``, ``end``,
+``jitter`` and ``missed`` are optional. The exchange's store keeps two more fields: the ``user`` who set it,
+and the ``time`` for which the message is sent next. broker.transfer.schedules keeps the messages.
 """
 from datetime import datetime, timezone
 from itertools import islice
@@ -54,7 +54,7 @@ class Schedule:
         self._end_ms = _unix_ms(table.get(END, 0))
 
     def first_ms(self, now_ms):
-        """The first time, of a schedule that is set now, in Unix milliseconds; 0 if it has none."""
+        """Return the first time, in Unix milliseconds, of a schedule that is set now; 0 if it has none."""
         if self._every_ms is None:
             return self._within(self._cron_ms(max(now_ms, self._start_ms - 1)))
         if self._start_ms >= now_ms:
@@ -62,13 +62,13 @@ class Schedule:
         return self._within(self._after_ms(self._start_ms or now_ms, now_ms))
 
     def next_ms(self, past_ms):
-        """The first time later than both ``past_ms`` and the present ``time_ms``; 0 if it has none."""
+        """Return the first time later than ``past_ms`` and the present ``time_ms``; 0 if it has none."""
         if self._every_ms is None:
             return self._within(self._cron_ms(max(past_ms, self.time_ms)))
         return self._within(self._after_ms(self.time_ms, max(past_ms, self.time_ms)))
 
     def late_ms(self, now_ms):
-        """The first of the last MOST_MISSED times up to now; of fewer, the first behind ``time_ms``."""
+        """Return the earliest missed time to send: of all times up to now, at most MOST_MISSED are sent."""
         until_ms = min(now_ms, self._end_ms or now_ms)
         if self._every_ms is None:
             first_ms = next(islice(self._cron_back(until_ms), MOST_MISSED - 1, None), 0)
@@ -77,11 +77,11 @@ class Schedule:
         return self.next_ms(first_ms - 1)
 
     def due_ms(self, time_ms):
-        """When the message of this time is sent: behind it by a random part of the jitter."""
+        """Return when the message for ``time_ms`` is sent: later by a random part of the jitter."""
         return time_ms + randrange(self.table.get(JITTER, 0) + 1)
 
     def described(self):
-        """The fields as a dict; times are Unix milliseconds, missing fields None."""
+        """Return the fields as a dict. Times are Unix milliseconds, missing fields None."""
         return {
             **{field: self.table.get(field) for field in (NAME, CRON, TIMEZONE, EVERY)},
             START: self._start_ms or None, END: self._end_ms or None, JITTER: self.table.get(JITTER, 0),
@@ -94,7 +94,7 @@ class Schedule:
         return time_ms + ((past_ms - time_ms) // self._every_ms + 1) * self._every_ms
 
     def _cron_back(self, until_ms):
-        """Yield the times up to ``until_ms``, the latest first, that are later than the present one."""
+        """Yield the times up to ``until_ms`` and later than the present one, the latest first."""
         for at in _cron(self.table[CRON], until_ms + 1000, self._zone(), reverse=True):
             time_ms = int(at.timestamp()) * 1000
             if time_ms <= self.time_ms:
@@ -119,7 +119,7 @@ class Schedule:
 
 def read(headers, is_empty, now_ms):
     """Return the Schedule of a message's headers, after a check. ``is_empty``: the message deletes the
-    schedule of its ``name``, and the other fields do not count. Raises PreconditionFailed, OutOfResources.
+    schedule of its ``name``; other fields are ignored. Raises PreconditionFailed, OutOfResources.
     """
     table = headers[X_SCHEDULE]
     if not isinstance(table, dict):
@@ -206,7 +206,7 @@ def _from_to(least, most):
 
 
 def _unix_ms(value):
-    """Unix milliseconds of a timestamp or an integer; -1 for other values, and what no field holds."""
+    """Return the Unix milliseconds of a timestamp or an integer; -1 for any other value."""
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
     if isinstance(value, Seconds):
@@ -217,19 +217,19 @@ def _unix_ms(value):
 # in the store
 
 def of_message(message):
-    """The Schedule of a stored message, which was checked when it was set."""
+    """Return the Schedule of a stored message, which was checked when it was set."""
     return Schedule(get_key(PropertyEdit(message.get_properties()).headers, X_SCHEDULE))
 
 
 def with_fields(properties, **fields):
-    """A copy of encoded properties with these fields of x-schedule set."""
+    """Return a copy of encoded properties with these fields of x-schedule set."""
     edit = PropertyEdit(properties)
     edit.headers = set_key(edit.headers, X_SCHEDULE, {**get_key(edit.headers, X_SCHEDULE), **fields})
     return edit.octets()
 
 
 def as_sent(edit):
-    """Change the PropertyEdit of a stored message into what is sent. Returns True if that is persistent."""
+    """Change the PropertyEdit of a stored message for sending. Returns True if the message is persistent."""
     schedule = Schedule(get_key(edit.headers, X_SCHEDULE))
     headers = set_key(remove_key(edit.headers, X_SCHEDULE), X_SCHEDULE_NAME, schedule.name)
     edit.headers = set_key(headers, X_SCHEDULE_TIME, Int64(schedule.time_ms))

@@ -19,7 +19,7 @@ class TopicExchange(Exchange):
         self._max_words = defaults.get("max_topic_words", 0)
 
     def check_binding(self, routing_key, arguments):
-        """Refuse a pattern that would make every later match too slow; stored patterns are not checked."""
+        """Refuse a pattern that would make every later match too slow. Stored patterns are not checked."""
         added = self._trie.costly_words_added(routing_key) if self._max_words else 0
         if added and self._trie.costly_words() + added > self._max_words:
             raise PreconditionFailed(

@@ -1,11 +1,13 @@
-"""Topic trie: finds the patterns of a topic exchange that match a key. A pattern has words between dots,
-``*`` for exactly one word, ``#`` for any number of words (AMQP 0-9-1 §3.1.3.3).
+"""Topic trie: finds the patterns of a topic exchange that match a key.
+
+A pattern has words between dots, ``*`` for exactly one word, ``#`` for any number of words (AMQP 0-9-1
+§3.1.3.3). The empty key has no words: ``#`` matches it, ``*`` does not. A dot at either end of a key adds an
+empty word.
 
 A match walks a trie of the patterns, word by word, and visits each node that the key reaches. Patterns with
 ``*`` in the same positions cost little, however many they are. Patterns with words behind a ``#``, or with
 ``*`` in unusual positions, cost more, because most keys reach most of their nodes. The trie takes a limited
-number of these; the others go into shards (TopicShards). The empty key has no words: ``#`` matches it, ``*``
-does not. A dot at either end of a key adds an empty word.
+number of these; the others go into shards (TopicShards).
 
 A shard is a bit-parallel automaton of some thousand words, which does a few operations on an integer for each
 word of the key. A pattern with n words besides ``#`` has n + 1 adjacent bits; a set bit i means that i of its
@@ -26,8 +28,8 @@ _ONE = 1
 
 
 class TopicNode:
-    """A node of the trie: its children by word, and the destinations of the pattern that ends at this node.
-    ``seen``: number of the match step that last visited the node.
+    """A node of the trie: its children by word, and the destinations of the pattern that ends here. ``seen``:
+    number of the match step that last visited the node.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -66,7 +68,6 @@ class TopicTrie:
         self.size += 1
 
     def remove(self, pattern, destination):
-        """Undo one ``add`` of this pattern and destination."""
         words = folded(pattern)
         destinations = self.destinations_of(words)
         destinations[destination] -= 1
@@ -77,9 +78,7 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """Return {destination: count of bindings} of a pattern, given as folded() words; None if it is not
-        bound.
-        """
+        """Return {destination: count of bindings} of a pattern, given as folded() words, or None."""
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:
@@ -92,7 +91,7 @@ class TopicTrie:
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
-        """By how much ``costly_words()`` would grow if this pattern were bound; 0 if it is bound already."""
+        """Return how much ``costly_words()`` would grow by this pattern; 0 if it is bound already."""
         words = folded(pattern)
         is_costly = hash_words(words) or not self._may_be_walked(words)
         return len(words) if is_costly and self.destinations_of(words) is None else 0
@@ -116,7 +115,6 @@ class TopicTrie:
         return node.destinations
 
     def _removed(self, words):
-        """Remove a pattern that has no destinations left."""
         pattern = ".".join(words)
         if self.shards.destinations_of(pattern) is not None:
             self.shards.remove(pattern, words)
@@ -171,7 +169,6 @@ class TopicTrie:
                 targets.update(node.destinations)
 
     def is_empty(self):
-        """True if no pattern is bound."""
         root = self.root
         return (
             not self.shards.words and not root.words and root.star is None and root.hash is None
@@ -222,9 +219,7 @@ def split_key(key):
 
 
 def folded(pattern):
-    """Split a pattern into words, and order adjacent wildcards: first every ``*``, then one ``#``. The result
-    matches the same keys.
-    """
+    """Split a pattern into words, with adjacent wildcards in one order: every ``*``, then one ``#``."""
     # This prevents long chains of ``#`` and duplicate nodes for equivalent patterns.
     words = []
     has_hash = False
@@ -272,7 +267,6 @@ class TopicShards:
         return None if shard is None else shard.destinations_of(pattern)
 
     def add(self, pattern, words):
-        """Add a pattern. Returns the new, empty dict of its destinations, which the caller fills."""
         shard = self._with_room(len(words))
         self._homes[pattern] = shard
         self.words += len(words)
@@ -281,7 +275,6 @@ class TopicShards:
         return destinations
 
     def remove(self, pattern, words):
-        """Remove an existing pattern."""
         shard = self._homes.pop(pattern)
         self.words -= len(words)
         shard.remove(pattern)
@@ -293,12 +286,10 @@ class TopicShards:
             self._room[shard] = None
 
     def match(self, words, targets):
-        """Add the destinations of all patterns that match a key's words to the dict ``targets``, as keys."""
         for shard in self._shards:
             shard.match(words, targets)
 
     def shard_count(self):
-        """The number of shards."""
         return len(self._shards)
 
     def _with_room(self, count):
@@ -330,7 +321,6 @@ class TopicBits:
         self._ends = []  # by bit: the destinations of the pattern that is complete there, or None
 
     def destinations_of(self, pattern):
-        """Return {destination: count of bindings} of a pattern in this shard."""
         return self.patterns[pattern][2]
 
     def add(self, pattern, words, destinations):
@@ -371,7 +361,6 @@ class TopicBits:
         return self.used
 
     def match(self, words, targets):
-        """Add the destinations of the patterns here that match a key's words to the dict ``targets``."""
         here = self._starts
         stars, stays, moves = self._stars, self._stays, self._moves
         for word in words:

@@ -1,6 +1,6 @@
 """Exchange types: finds the class for a type in exchange.declare, and checks a new exchange's arguments.
 
-These are the types of every broker; broker.topology.kinds can register more.
+Every broker has these types; broker.topology.kinds can register more.
 """
 from gomq_py.broker.exchanges import consistent_hash, delayed
 from gomq_py.broker.exchanges.consistent_hash import ALGORITHM, HASH_HEADER, HASH_ON, ConsistentHashExchange
@@ -53,9 +53,7 @@ COMPARED_ARGUMENTS = (
 
 
 def check_exchange_arguments(kind, entity, arguments):
-    """Check the arguments of a new exchange of class ``kind``; ``entity`` names it in error texts. Raises
-    PreconditionFailed.
-    """
+    """Check a new exchange's arguments. ``entity``: its name in error texts. Raises PreconditionFailed."""
     for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
             raise PreconditionFailed(

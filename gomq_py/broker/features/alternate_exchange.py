@@ -25,7 +25,7 @@ EXCHANGE_ROWS = (
 
 
 def alternate_of(arguments, policy):
-    """Return the alternate exchange's name: from the arguments, otherwise from the policy, otherwise None."""
+    """Return the alternate exchange's name from the arguments, or else from the policy; None without one."""
     for key in ARGUMENTS:
         if key in arguments:
             return arguments[key]

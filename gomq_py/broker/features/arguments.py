@@ -1,5 +1,4 @@
-"""Arguments of queues and consumers: checks the arguments of a declare and of basic.consume against
-features.table, with RabbitMQ's texts.
+"""Checks the arguments of a declare and of basic.consume against features.table, with RabbitMQ's texts.
 
 Vhosts check the arguments of queues, protocol servers those of consumers. Unknown keys are accepted and kept,
 as in RabbitMQ. A redeclare compares arguments with the existing queue's and does not check their values, so
@@ -44,7 +43,7 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
 
 
 def check_may_be_unnamed(arguments):
-    """Raise PreconditionFailed for the arguments of a quorum queue or stream: these need a client's name."""
+    """Raise PreconditionFailed for a quorum queue or stream, because these need a client's name."""
     kind = arguments.get(QUEUE_TYPE, CLASSIC)
     if kind in (QUORUM, STREAM):
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {TYPE_MODULES[kind]}")
@@ -73,8 +72,8 @@ def check_values(entity, arguments, keys):
 # consumers
 
 def check_common_arguments(entity, kind, arguments):
-    """Check the consumer arguments that every type of queue accepts, and refuse those of other types than
-    ``kind``. ``entity``: the queue in error texts. Raises PreconditionFailed.
+    """Check the consumer arguments that every type of queue accepts. Refuses arguments that only other queue
+    types than ``kind`` accept. ``entity``: the queue in error texts. Raises PreconditionFailed.
     """
     _check_consumer(entity, arguments, lambda row: row.kinds == TYPES)
     for row in table.CONSUMER_ARGUMENTS.values():

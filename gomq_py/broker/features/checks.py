@@ -1,4 +1,4 @@
-"""Checks arguments. Each check(value, arguments) raises WrongValue with RabbitMQ's text, an Erlang term."""
+"""Checks of arguments: each check(value, arguments) raises WrongValue with RabbitMQ's Erlang text."""
 import re
 
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
@@ -10,7 +10,7 @@ _AGE = re.compile(r"([0-9]{1,12})([YMDhms])")
 
 
 class WrongValue(Exception):
-    """An argument's value is not acceptable; the exception's text is RabbitMQ's reason."""
+    """An argument's value is not acceptable. The exception's text is RabbitMQ's reason."""
 
 
 def integer(value, _arguments):
@@ -54,13 +54,11 @@ def up_to(most):
 
 
 def text(value, _arguments):
-    """Raise WrongValue unless the value is a text."""
     if not isinstance(value, str):
         raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def boolean(value, _arguments):
-    """Raise WrongValue unless the value is true or false."""
     if not isinstance(value, bool):
         raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
 

@@ -10,7 +10,7 @@ _MOST = (1 << 31) - 1
 
 
 def priority_of(arguments):
-    """The priority in checked consumer arguments; the default is 0."""
+    """Return the priority in checked consumer arguments; the default is 0."""
     return max(-_MOST, min(_MOST, arguments.get(PRIORITY, 0)))
 
 

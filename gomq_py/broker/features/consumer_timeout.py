@@ -8,8 +8,7 @@ POLICY_KEY, ARGUMENT = "consumer-timeout", "x-consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """The smallest limit above 0 of argument and policy; else 0 (no limit) if one of them sets it; else None.
-    """
+    """Return the smallest limit above 0 of argument and policy; else 0 if one sets it, or None if not."""
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)
@@ -45,5 +44,5 @@ CONSUMER_ROWS = (
 
 
 def timeout_of(arguments):
-    """The timeout in checked arguments of a quorum queue's consumer, in ms; -1 if there is none."""
+    """Return the timeout in a quorum queue's checked consumer arguments, in ms; -1 if there is none."""
     return min(arguments.get(ARGUMENT, -1), MAX_TIMER_MS)

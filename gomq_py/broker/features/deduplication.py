@@ -1,11 +1,11 @@
-"""Deduplication: a queue or exchange drops a message whose id it has seen lately; the publisher gets a
-confirm as for a stored message.
+"""Deduplication: a queue or exchange drops a message whose id it has seen lately.
 
-The argument ``x-message-deduplication`` turns it on. The id is the value of the message's header
-``x-deduplication-header``, or of the header that the argument of this name gives. ``x-cache-size`` ids are
-remembered, each for ``x-cache-ttl`` milliseconds, and the oldest is forgotten first; the message's own header
-``x-cache-ttl`` overrides this time. Ids are in memory only: after a restart every message is new. An id takes
-some 150 octets. A message that died in a queue and comes back to it, as from a retry queue, is no duplicate.
+The publisher gets a confirm as for a stored message. The argument ``x-message-deduplication`` turns it on.
+The id is the value of the message's header ``x-deduplication-header``, or of the header that the argument of
+this name gives. ``x-cache-size`` ids are remembered, each for ``x-cache-ttl`` milliseconds, and the oldest is
+forgotten first. The message's own header ``x-cache-ttl`` overrides this time. Ids are in memory only: after a
+restart every message is new. An id takes some 150 bytes. A message that died in a queue and comes back, as
+from a retry queue, is no duplicate.
 
 An exchange (ExchangeIds) forgets the id of a message that a queue or the disk has refused, because its
 publisher may try again. A queue (SeenIds) needs no such rule: it closes when its disk fails, and is reopened
@@ -38,8 +38,7 @@ MAX_SIZE = 1_000_000
 
 
 def deduplication_of(arguments, policy):
-    """Return (count of ids to remember, ttl_ms or None, name of the id's header); None without deduplication.
-    """
+    """Return (count of ids to remember, ttl_ms or None, name of the id's header); None if switched off."""
     wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
     if wanted is not True:
         return None
@@ -112,9 +111,7 @@ class SeenIds:
         return len(self._seen)
 
     def read(self, properties):
-        """Return (id, ttl_ms) from encoded basic properties. ``ttl_ms``: how long to remember the id, or
-        None; the id is None for a message without one.
-        """
+        """Return (id or None, how long to remember it in ms or None) from encoded basic properties."""
         headers = PropertyEdit(properties).headers
         value = get_key(headers, self._header)
         if value is None:
@@ -123,7 +120,7 @@ class SeenIds:
         return id_of(value), ttl_ms if is_count(ttl_ms) else None
 
     def has(self, id_, now_ms):
-        """True if the id is remembered at ``now_ms``; the message is then counted as a duplicate."""
+        """True if the id is remembered at ``now_ms``. Counts the message as a duplicate."""
         if id_ not in self._seen:
             return False
         until_ms = self._seen[id_]
@@ -145,9 +142,7 @@ class SeenIds:
             self._seen.popitem(last=False)
 
     def take(self, id_, ttl_ms, now_ms):
-        """Remember an id. Returns False if it is remembered already (a duplicate), otherwise True. None is
-        always new.
-        """
+        """Remember an id. Returns False if it is remembered already (a duplicate). None is always new."""
         if id_ is None:
             return True
         if self.has(id_, now_ms):
@@ -161,8 +156,8 @@ class SeenIds:
 
 
 class ExchangeIds(SeenIds):
-    """Remembers the ids of an exchange's messages, and forgets the id of a message that a queue or disk has
-    lost. ``when_safe``: the method Durability.when_safe.
+    """Remembers the ids of an exchange's messages. Forgets the id of a message that a queue or disk has lost.
+    ``when_safe``: the method Durability.when_safe.
     """
 
     __slots__ = ("_when_safe", "_unsafe")
@@ -177,7 +172,7 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """Watch a message until ``queues`` have flushed it to disk; forget its id if that fails."""
+        """Watch a message until ``queues`` have flushed it to disk. Forgets its id if that fails."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
             # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a
@@ -185,14 +180,14 @@ class ExchangeIds(SeenIds):
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):
-        """Return the queues that have yet to flush the first message with this id, because a duplicate's
-        confirm waits for them. None if it is on disk.
+        """Return the queues that have yet to flush the first message with this id; None if it is on disk. A
+        duplicate's confirm waits for these queues.
         """
         unsafe = self._unsafe.get(id_)
         return None if unsafe is None else unsafe.queues
 
     def answered(self, unsafe, is_kept):
-        """End the watch of an ``unsafe`` message; forget its id if the message was lost."""
+        """End the watch of an ``unsafe`` message. Forgets its id if the message was lost."""
         if self._unsafe.get(unsafe.id) is unsafe:  # else the id was forgotten and seen again
             del self._unsafe[unsafe.id]
             if not is_kept:
@@ -210,11 +205,10 @@ class _Unsafe:
         self.queues = queues
 
     def is_lost(self):
-        """True if the store of one of the message's queues has failed."""
         return any(queue.failed for queue in self.queues)
 
     def answered(self, error):
-        """Report to ExchangeIds the end of the flush: the message is on disk or, after an ``error``, lost."""
+        """Report the end of the flush: the message is on disk or, after an ``error``, lost."""
         self._ids.answered(self, error is None and not self.is_lost())
 
 

@@ -1,7 +1,7 @@
 """Delivery limit: how often a message is requeued before it is dead-lettered. Applied by queues.limits.
 
 In quorum queues only failures count, as in RabbitMQ 4.3: basic.reject, and the end of a channel that holds
-the message. basic.nack and basic.recover give it back as often as they like.
+the message. Returns by basic.nack and basic.recover do not count.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM, Feature, Flag

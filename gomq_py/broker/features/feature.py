@@ -1,7 +1,7 @@
 """Feature: describes a setting of a queue, exchange or consumer, which an argument or a policy sets.
 
 Each module of this package describes one feature, and its docstring names the code that applies it.
-``features.table`` collects the descriptions; checks of arguments and policies, and the merging of both, are
+``features.table`` collects the descriptions. Checks of arguments and policies, and the merging of both, are
 derived from them.
 """
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Feature:
 
         effect          a sentence for docs/arguments.md; begins with "None" for a setting without effect
         value           an example, and behind a colon the unit and the range
-        default         what holds where nothing is given
+        default         the value if nothing is given
         others          how RabbitMQ 4 and LavinMQ 2.9 differ: "Alike.", or "Neither." has it
         argument        the argument's name, for queues of ``kinds``
         check(value, arguments)
@@ -71,8 +71,9 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeArgument:
-    """Describes one ``argument`` of exchanges; ``also``: other names of it. ``kinds``: the types of exchanges
-    that have it, none for all. The other fields are those of a Feature. The exchange types check the values.
+    """Describes one ``argument`` of exchanges; the exchange types check the values. ``also``: other names of
+    the argument. ``kinds``: the types of exchanges that have it; empty: all. The other fields are those of a
+    Feature.
     """
 
     argument: str
@@ -88,8 +89,8 @@ class ExchangeArgument:
 class ConsumerArgument:
     """Describes one ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
 
-    ``check(value, arguments)`` raises WrongValue; ``refusal`` is RabbitMQ's error text, with ``{reason}`` in
-    it. Queues of other kinds ignore the argument or, with ``only_there``, refuse it. ``value``, ``default``
+    Queues of other kinds ignore the argument or, with ``only_there``, refuse it. ``check(value, arguments)``
+    raises WrongValue; ``refusal`` is RabbitMQ's error text, with ``{reason}`` in it. ``value``, ``default``
     and ``others`` are those of a Feature.
     """
 

@@ -1,5 +1,6 @@
-"""Length: limits the size of queues and streams, and chooses what happens when one is full. Applied by
-broker.queues.limits, and for streams by broker.queues.stream_queue.
+"""Length: limits the size of queues and streams, and chooses what happens when one is full.
+
+Applied by broker.queues.limits, and for streams by broker.queues.stream_queue.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM_ONLY, Feature, Flag

@@ -1,8 +1,7 @@
-"""Merging: rules that combine a setting's argument and policy for QueueSettings: ``merge(feature, arguments,
-policy)`` returns the value in force.
+"""Merging: rules that combine a setting's argument and policy: ``merge(feature, arguments, policy)``.
 
-RabbitMQ's rules: of two numbers the smaller is in force, of other values the argument. Values of a wrong
-type, which old definitions may contain, count as not set.
+As in RabbitMQ, of two numbers the smaller applies, of other values the argument. Values of a wrong type,
+which old definitions may contain, count as not set.
 """
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_count
 
@@ -13,7 +12,7 @@ def smallest(feature, arguments, policy):
 
 
 def smallest_time(feature, arguments, policy):
-    """The smaller time of argument and policy in ms, at most the longest timer; None if neither is set."""
+    """Return the smaller time of argument and policy in ms, at most the longest timer; None if unset."""
     # A policy's value may exceed the longest timer, as in RabbitMQ.
     return min((min(value, MAX_TIMER_MS) for value in limits(feature, arguments, policy)), default=None)
 
@@ -29,8 +28,8 @@ def first_text(default=None):
 
 
 def limits(feature, arguments, policy):
-    """List the limits that argument and policy set, without negative numbers and numbers too large for a
-    counter, which mean no limit.
+    """List the limits that argument and policy set. Negative numbers, and numbers too large for a counter,
+    mean no limit and are left out.
     """
     values = arguments.get(feature.argument), policy.get(feature.policy)
     return [value for value in values if _is_limit(value)]

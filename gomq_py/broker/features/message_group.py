@@ -1,9 +1,9 @@
-"""Message groups: a queue delivers the messages of one group in order, and to one consumer at a time. Applied
-by broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
+"""Message groups: a queue delivers the messages of one group in order, and to one consumer at a time.
 
-One argument says what names a message's group, ``header:NAME``, ``routing-key`` or ``correlation-id``; the
-other how many messages of a group may be out at a time. The policy keys have effect only when a queue is
-declared, which then keeps the values as its arguments.
+One argument tells where a message names its group: ``header:NAME``, ``routing-key`` or ``correlation-id``.
+The other limits how many messages of a group are delivered and unacknowledged at a time. The policy keys have
+effect only when a queue is declared, which then keeps the values as its arguments. Applied by
+broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, STREAM, Feature, Flag
@@ -19,8 +19,9 @@ ROUTING_KEY, CORRELATION_ID, HEADER = "routing-key", "correlation-id", "header"
 
 
 def group_of(arguments):
-    """What names the groups of a queue with these arguments: ("routing-key" or "correlation-id", b"") or
-    ("header", its name in octets); None if it has no groups, as with an unusable value in an old definition.
+    """Return where messages of a queue with these arguments name their group; None without groups. The result
+    is ("routing-key", b""), ("correlation-id", b"") or ("header", its name in bytes). An unusable value in an
+    old definition counts as None.
     """
     value = arguments.get(MESSAGE_GROUP)
     if not isinstance(value, str) or _has_own_order(arguments):
@@ -29,14 +30,14 @@ def group_of(arguments):
 
 
 def limit_of(arguments):
-    """Most messages of one group that are out at a time; 0: no limit."""
+    """Return how many messages of one group may be unacknowledged at a time; 0: no limit."""
     value = arguments.get(LIMIT)
     return value if is_integer(value) and value > 0 else 0
 
 
 def with_policy(existing, arguments, definition):
-    """The arguments of a queue.declare. Where the client gives no value they get that of ``existing``, a
-    queue or None, or else that of ``definition()``, the policies for a new queue.
+    """Return the arguments of a queue.declare, completed with a message group. A missing value is taken from
+    ``existing``, a queue or None, or else from the policies for a new queue, ``definition()``.
     """
     if MESSAGE_GROUP in arguments:
         return arguments
@@ -56,7 +57,7 @@ def _has_own_order(arguments):
 
 
 def _parsed(value):
-    """As group_of(), of a text; None if it is none of these."""
+    """Parse the value of x-message-group, as group_of() does. Returns None for an invalid text."""
     if value in (ROUTING_KEY, CORRELATION_ID):
         return value, b""
     kind, _, name = value.partition(":")

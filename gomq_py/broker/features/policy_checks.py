@@ -1,4 +1,4 @@
-"""Checks values of policies. Each check(feature, value) raises PolicyError with RabbitMQ's text."""
+"""Checks of policies: each check(feature, value) raises PolicyError with RabbitMQ's text."""
 from gomq_py.broker.features.checks import milliseconds_of_age
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
@@ -6,7 +6,7 @@ from gomq_py.patterns import Pattern
 
 
 class PolicyError(ValueError):
-    """A policy is not acceptable; the exception's text is for the user who sets it."""
+    """A policy is not acceptable. The exception's text is for the user who sets it."""
 
 
 def _invalid(feature, value, needed):
@@ -16,7 +16,6 @@ def _invalid(feature, value, needed):
 
 
 def count(feature, value):
-    """Raise PolicyError unless the value is an integer of at least 0."""
     if not is_count(value):
         raise _invalid(feature, value, f"a number from 0 to {MAX_INTEGER}")
 
@@ -28,13 +27,11 @@ def positive(feature, value):
 
 
 def number(feature, value):
-    """Raise PolicyError unless the value is an integer."""
     if not is_integer(value):
         raise _invalid(feature, value, f"a number from {MIN_INTEGER} to {MAX_INTEGER}")
 
 
 def text(feature, value):
-    """Raise PolicyError unless the value is a text."""
     if not isinstance(value, str):
         raise _invalid(feature, value, "a text")
 
@@ -54,7 +51,6 @@ def routing_key(feature, value):
 
 
 def boolean(feature, value):
-    """Raise PolicyError unless the value is true or false."""
     if not isinstance(value, bool):
         raise _invalid(feature, value, "true or false")
 

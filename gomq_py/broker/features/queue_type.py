@@ -1,5 +1,6 @@
-"""Queue type: the argument that chooses classic queue, quorum queue or stream, and arguments that only some
-types have: priorities, single active consumer, version. Applied by broker.topology.queue_factory and
+"""Queue type: chooses classic queue, quorum queue or stream, and has arguments that only some types have.
+
+These are priorities, single active consumer and version. Applied by broker.topology.queue_factory and
 broker.queues.
 """
 from gomq_py.broker.features import checks, policy_checks

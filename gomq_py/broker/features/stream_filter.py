@@ -1,14 +1,14 @@
-"""Stream filter: arguments by which a stream's consumer selects messages.
+"""Stream filter: arguments by which a stream's consumer selects messages. Applied by queues.stream_reader.
 
     x-stream-filter             values (a text, split at commas), conditions (a table), or an array of both
     x-stream-match-unfiltered   true: messages without a value also match the wanted values
     x-filter-match-type         "all" or "any"
 
-Applied by broker.queues.stream_reader. Values are compared with a message's header ``x-stream-filter-value``
-(split at commas, too). A condition is a header's name and the text of its value, or one of
-``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). "all": all values must match and all
-conditions hold. "any": one matching value or one condition is enough. Without a match type one matching value
-is enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ.
+Values are compared with a message's header ``x-stream-filter-value``, which is also split at commas. A
+condition is a header's name and the text of its value, or one of ``geo-within-radius``, ``geo-bbox``,
+``geo-polygon`` (stream_geo). "all": all values must match and all conditions hold. "any": one matching value
+or one condition is enough. Without a match type one matching value is enough, as in RabbitMQ, and all
+conditions must hold, as in LavinMQ.
 """
 from gomq_py.broker.features.checks import WrongValue
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
@@ -20,9 +20,9 @@ ALL, ANY = "all", "any"
 
 
 def filter_of(arguments):
-    """Parse a consumer's filter arguments: (values as octets, conditions, "all" or "any" or None, True if
-    messages without a value match), or None without a filter. A condition is a function of a message's
-    headers. Raises ValueError with the reason.
+    """Parse a consumer's filter arguments; None without a filter. Raises ValueError with the reason. Returns
+    (values as bytes, conditions, "all" or "any" or None, True if messages without a value match). A condition
+    is a function of a message's headers.
     """
     match_type = _match_type(arguments.get(MATCH_TYPE))
     match_unfiltered = arguments.get(MATCH_UNFILTERED, False)
@@ -61,7 +61,7 @@ def _condition(key, value):
 
 
 def text_of(value):
-    """Convert a header's value to the text that a condition compares; None for tables, arrays and octets."""
+    """Convert a header's value to the text that a condition compares; None for tables, arrays and bytes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -74,9 +74,6 @@ def text_of(value):
 
 
 def _check(_value, arguments):
-    """Raise WrongValue unless ``x-stream-filter``, ``x-stream-match-unfiltered`` and ``x-filter-match-type``
-    in a consumer's ``arguments`` make a valid filter.
-    """
     try:
         filter_of(arguments)
     except ValueError as reason:

@@ -1,13 +1,13 @@
 """Geographic conditions for stream filters, on a message's headers ``x-geo-lat`` and ``x-geo-lon`` in
-degrees. The earth counts as a sphere.
+degrees.
 
     geo-within-radius   {lat, lon, radius_km}
     geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the
                         180th meridian
     geo-polygon         {points: [[lat, lon], ...]}, three or more, in order; edges are straight in degrees
 
-A condition is a function of a message's headers; it is false for a message without a position. The functions
-that make conditions raise ValueError for bad values.
+The earth counts as a sphere. A condition is a function of a message's headers; it is false for a message
+without a position. The functions that make conditions raise ValueError for bad values.
 """
 from math import asin, cos, isfinite, radians, sin, sqrt
 

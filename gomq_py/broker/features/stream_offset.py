@@ -1,5 +1,6 @@
-"""Stream offset: where in the stream a consumer begins (``x-stream-offset``), and whether the broker stores
-the consumer's position.
+"""Stream offset: where in the stream a consumer begins, and whether the broker stores its position.
+
+Values of ``x-stream-offset``:
 
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
@@ -10,8 +11,8 @@ the consumer's position.
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
 
-Applied by broker.queues.stream_queue. The broker stores the position of a consumer that requests this
-(``x-stream-automatic-offset-tracking``), or that chose its tag and gave no offset, as LavinMQ does.
+The broker stores the position of a consumer that requests this (``x-stream-automatic-offset-tracking``), or
+that chose its tag and gave no offset, as LavinMQ does. Applied by broker.queues.stream_queue.
 """
 from datetime import datetime
 
@@ -31,7 +32,7 @@ OFFSET_MAX = (1 << 48) - 2
 
 
 class StreamStart:
-    """A parsed ``x-stream-offset``: its ``kind`` (FIRST, NUMBER, AGO...), and a ``number``, which is an
+    """A parsed ``x-stream-offset``: its ``kind`` (FIRST, NUMBER, AGO...) and a ``number``. The number is an
     offset, a count of messages, Unix milliseconds or an age in milliseconds.
     """
 
@@ -51,7 +52,6 @@ class StreamStart:
         return f"<StreamStart {self.kind} {self.number}>"
 
     def move(self, cursor, now_ms):
-        """Move a StreamCursor to this starting point."""
         store = cursor.store
         first, end = store.first_offset, store.next_offset
         if self.kind in (SINCE, AGO):

@@ -1,5 +1,4 @@
-"""Stream prefetch: limits the unacked octets of a stream's consumer. Applied by amqp.server.stream_consumer.
-"""
+"""Stream prefetch: limits the unacked bytes of a stream consumer. Applied by amqp.server.stream_consumer."""
 from gomq_py.broker.features import checks
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
 
@@ -7,7 +6,7 @@ PREFETCH_BYTES = "x-stream-prefetch-bytes"
 
 
 def prefetch_bytes_of(arguments):
-    """Return the limit in octets from checked consumer arguments; 0: no limit."""
+    """Return the limit in bytes from checked consumer arguments; 0: no limit."""
     return arguments.get(PREFETCH_BYTES, 0)
 
 

@@ -1,5 +1,6 @@
-"""Stream retention: sets how long a stream keeps messages, and the size of its segment files. Applied by
-broker.queues.stream_queue and the stream's store.
+"""Stream retention: sets how long a stream keeps messages, and the size of its segment files.
+
+Applied by broker.queues.stream_queue and the stream's store.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.checks import milliseconds_of_age

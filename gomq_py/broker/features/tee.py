@@ -1,5 +1,4 @@
-"""Tee: names the stream that gets a copy of all messages of a queue or exchange, called its tee. Applied by
-broker.routing.routing.
+"""Tee: names the stream that gets a copy of all messages of a queue or exchange. Applied by broker.routing.
 
 Programs such as Spark read the tee to see a queue's messages without consuming them. Streams have no tee.
 """

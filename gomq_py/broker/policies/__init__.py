@@ -1,1 +1,1 @@
-"""Operators' settings: policies, parameters (shovels, upstreams...), limits of vhosts and users."""
+"""Settings of operators: policies, parameters (shovels, upstreams...), limits of vhosts and users."""

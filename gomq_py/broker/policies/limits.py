@@ -1,4 +1,5 @@
 """Limits the queues and connections of a vhost, and a user's connections and channels over all vhosts.
+
 Names, meanings and texts are RabbitMQ's.
 """
 from gomq_py.broker.policies.parameters import Component, ParameterError
@@ -10,8 +11,8 @@ VHOST_LIMITS, USER_LIMITS = (MAX_CONNECTIONS, MAX_QUEUES), (MAX_CONNECTIONS, MAX
 
 
 class LimitsComponent(Component):
-    """Applies a vhost's limits, the parameter ``limits`` of component ``vhost-limits``, to ``vhost.limits``,
-    {"max-queues": n}. Negative values mean no limit and are left out.
+    """Applies a vhost's limits, the parameter ``limits`` of component ``vhost-limits``, to ``vhost.limits``.
+    That is {"max-queues": n, ...}, without negative values, which mean no limit.
     """
 
     administrators_only = True
@@ -39,7 +40,7 @@ def check_vhost_limits(limits):
 
 
 class UserLimitError(ValueError):
-    """A user's limit is not acceptable; the exception's text is for the user who sets it."""
+    """A user's limit is not acceptable. The exception's text is for the user who sets it."""
 
 
 class UserLimits:
@@ -73,7 +74,7 @@ class UserLimits:
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
-        """Remove a limit. Returns whether it existed. Raises KeyError for an unknown user, OSError."""
+        """Remove a limit. Returns False if there was none. Raises KeyError for an unknown user, OSError."""
         limits = self.get(user)
         if limits.pop(name, None) is None:
             return False

@@ -1,8 +1,8 @@
-"""Parameters: named JSON values of a component, in a vhost or for the whole broker, such as policies, limits,
-shovels and federation upstreams.
+"""Parameters: named JSON values of a component, such as policies, limits, shovels and federation upstreams.
 
-The HTTP API and imports of definitions set parameters. For each component a handler (a Component) is
-registered, which checks values and applies changes. The definitions log stores parameters. Never switches.
+A parameter belongs to a vhost or to the whole broker. The HTTP API and imports of definitions set parameters.
+For each component a handler (a Component) is registered, which checks values and applies changes. The
+definitions log stores parameters. Never switches greenlets.
 """
 import json
 
@@ -34,15 +34,13 @@ _ALWAYS_OWNED = (POLICY, OPERATOR_POLICY, "vhost-limits")
 
 
 class ParameterError(ValueError):
-    """A parameter's value is not acceptable; the exception's text is for the user who sets it."""
+    """A parameter's value is not acceptable. The exception's text is for the user who sets it."""
 
 
 class Component:
     """Handler of one component's parameters: checks and applies their values. Other packages subclass it.
-    ``vhost`` is a VHost.
-
-    ``administrators_only``: True if the values affect all users of a vhost regardless of their rights; the
-    HTTP API then lets only administrators set and clear values.
+    ``administrators_only``: True if the values affect all users of a vhost regardless of their rights. Then
+    the HTTP API lets only administrators set and clear values.
     """
 
     administrators_only = False
@@ -68,17 +66,17 @@ class Parameters:
     """Keeps the parameters of one broker.
 
         global_               {name: value} of the whole broker
-        internal              {name: value}: notes about the data folder, which nothing lists or exports
+        internal              {name: value}: notes about the data folder, which are never listed or exported
         vhost.parameters      {(component, name): value}
         vhost.set_by          {(component, name): the user who set the value, or OPERATOR}, for components
                               that act with that user's rights; not exported
         on_change(vhost's name or None, component, name, value or None)
                               called after each change
 
-    A value is *waiting* if its component had no handler when the value was set (or a key of a policy has a
-    component of its own, and that had none). It is stored and exported, but has no effect until it is set
-    again, even in a later version with the handler. Otherwise shovels imported from another broker would
-    start to run with an upgrade.
+    A value is *waiting* if its component had no handler when the value was set. The same holds for a policy
+    with a key that a component of its own applies. The value is stored and exported, but has no effect until
+    it is set again, even in a later version with the handler. Otherwise shovels imported from another broker
+    would start to run with an upgrade.
     """
 
     def __init__(self, log, tables):
@@ -116,13 +114,11 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is waiting: at its setting, its component or a policy's key had no handler."""
+        """True if the value was set while its component, or that of a policy's key, had no handler."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """Return (WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in
-        effect.
-        """
+        """Return (WAITING or FAULTY, reason) for a stored value without effect; None for one in effect."""
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -135,10 +131,8 @@ class Parameters:
         return None
 
     def set(self, vhost, component, name, value, by=None):
-        """Check, store and apply a value. Raises ValueError, OSError.
-
-        ``by``: the setting user's name; OPERATOR for this machine's operator; None for a user unknown to this
-        broker, such as a token's user.
+        """Check, store and apply a value. Raises ValueError, OSError. ``by``: the setting user's name;
+        OPERATOR for this machine's operator; None for a user unknown to this broker, such as a token's user.
         """
         if vhost.is_gone:  # another vhost may have the name by now, and the log has names only
             raise ParameterError(f"vhost '{vhost.name}' was deleted")
@@ -156,7 +150,7 @@ class Parameters:
         self.on_change(vhost.name, component, name, value)
 
     def clear(self, vhost, component, name):
-        """Remove a value. Returns whether it existed. Raises OSError."""
+        """Remove a value. Returns False if there was none. Raises OSError."""
         if (component, name) not in vhost.parameters or vhost.is_gone:
             return False
         self._log.append(records.parameter_cleared(vhost.name, component, name))
@@ -170,8 +164,8 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Forget that the deleted user ``by`` has set values: that user's policies send no more messages on.
-        Raises OSError if the log cannot be written; the change then holds for this run only.
+        """Forget that the deleted user ``by`` has set values. That user's policies no longer forward
+        messages. Raises OSError if the log cannot be written; the change then holds for this run only.
         """
         # A later user of that name must not count as the setter.
         changed = []
@@ -196,7 +190,7 @@ class Parameters:
         self.on_change(None, GLOBAL, name, value)
 
     def clear_global(self, name):
-        """Remove a value of the whole broker. Returns whether it existed. Raises OSError."""
+        """Remove a value of the whole broker. Returns False if there was none. Raises OSError."""
         if name not in self.global_:
             return False
         self._log.append(records.global_parameter_cleared(name))
@@ -211,11 +205,10 @@ class Parameters:
         self.internal[name] = value
 
     def restore_global(self, name, value):
-        """Load a stored value of the whole broker at boot."""
         (self.internal if name in INTERNAL else self.global_)[name] = value
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
-        """Load a stored value at boot. Returns None or, if its component refuses it, the reason as text; a
+        """Load a stored value at boot. Returns None or, if its component refuses it, the reason as text. A
         refused value is kept without effect. ``waits``, ``by``: from the log's record; None if an old record
         lacks them.
         """
@@ -248,9 +241,9 @@ class Parameters:
 
 
 class Notes:
-    """Stores small state of other packages, such as that a shovel is paused, in ``vhost.notes``, {(package's
-    name, name): JSON value}, and in the definitions log. Notes are deleted with their vhost, and neither
-    listed nor exported.
+    """Stores small state of other packages, such as that a shovel is paused, in a vhost and the definitions
+    log. ``vhost.notes``: {(package's name, name): JSON value}. Notes are deleted with their vhost, and
+    neither listed nor exported.
     """
 
     def __init__(self, log):
@@ -281,7 +274,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """Return {key: component} of a policy's keys that one component alone applies; {} for other values."""
+    """Return {key: component} for the keys of a policy that only one component applies; else {}."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None
@@ -298,7 +291,7 @@ def _why_idle(component):
 
 
 def encoded(value):
-    """A value as JSON for the log. Raises ParameterError if it has no JSON form."""
+    """Encode a value as JSON for the log. Raises ParameterError if it has no JSON form."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -306,9 +299,7 @@ def encoded(value):
 
 
 def decoded(text):
-    """Decode a value from the log. Raises ValueError if it is invalid JSON or beyond the limits,
-    RecursionError.
-    """
+    """Decode a value from the log. Raises ValueError if it is invalid or beyond limits; RecursionError."""
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)
     if fault is not None:

@@ -1,6 +1,6 @@
 """Policies: settings for many queues and exchanges, selected by a regular expression over their names.
 
-Of the policies that match an entity, the one with the highest priority is in force, merged with the operator
+Of the policies that match an entity, the one with the highest priority applies, merged with the operator
 policy chosen in the same way. Vhosts keep and apply PolicySets; parameters persist policies.
 """
 from gomq_py.broker.features.policy_checks import PolicyError
@@ -121,13 +121,12 @@ class PolicySet:
         self._rank()
 
     def remove(self, name):
-        """Remove a policy. Returns whether it existed."""
         found = self.by_name.pop(name, None) is not None
         self._rank()
         return found
 
     def best(self, kind, name):
-        """The matching policy with the highest priority, or None. Equal priorities: the first name wins."""
+        """Return the matching policy of the highest priority, or None. Of equal ones the first name wins."""
         tries_left = COSTLY_TRIES
         for policy in self._ranked:
             if policy.is_costly:
@@ -144,9 +143,9 @@ class PolicySet:
 
 
 class InForce:
-    """The policy and the operator policy in force for an entity (each may be None), and their merged
-    ``definition``: the smaller of two numbers, otherwise the operator policy's value. Immutable; shared by
-    entities.
+    """The policy and the operator policy that apply to an entity, and their merged ``definition``. Each
+    policy may be None. Of two numbers the smaller applies, otherwise the operator policy's value. Immutable;
+    shared by entities.
     """
 
     __slots__ = ("policy", "operator_policy", "definition")
@@ -206,5 +205,5 @@ def usable_definition(definition):
 
 
 def without_effect(definition):
-    """The set of a definition's keys that are accepted without an effect here: mirrors, queue modes."""
+    """Return a definition's keys that are accepted without an effect here: mirrors, queue modes."""
     return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

@@ -1,4 +1,4 @@
-"""Queue settings: the limits of a queue, from its arguments and the policies in force. Immutable.
+"""Queue settings: the limits of a queue, from its arguments and the policies that apply to it. Immutable.
 
 A vhost makes QueueSettings when a queue is declared and when policies change, and passes them to the queue's
 ``configure``. Each feature defines how its argument and policy are merged (features.merging); policy and
@@ -9,12 +9,12 @@ from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """The limits of one queue; None: not set. Times are in ms; ``max_bytes`` counts the octets of bodies."""
+    """The limits of one queue; None: not set. Times are in ms; ``max_bytes`` counts the bytes of bodies."""
 
     __slots__ = tuple(row.setting for row in SETTINGS)
 
     def __init__(self, arguments=None, policy=None):
-        """Merge a queue's arguments with ``policy``, the merged definition of the policies in force."""
+        """Merge a queue's arguments with ``policy``, the merged definition of the policies for it."""
         arguments, policy = arguments or {}, policy or {}
         for row in SETTINGS:
             setattr(self, row.setting, row.merge(row, arguments, policy))
@@ -37,7 +37,6 @@ class QueueSettings:
 
     @property
     def is_plain(self):
-        """True if every setting has its default."""
         return self == PLAIN
 
     @property

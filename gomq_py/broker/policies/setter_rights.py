@@ -1,9 +1,9 @@
-"""Setter rights: a policy sends messages on (dead letters, tee...) only within the rights of the user who set
-it.
+"""Setter rights: a policy may send messages to other entities only within the rights of the user who set it.
 
-The user needs read on the queue or exchange, and write on the exchange or queue that gets the messages. That
-is checked when a policy is set, and for each queue and exchange when the policy comes into force. RabbitMQ
-has no such check. Administrators are not checked: they may give themselves any right.
+Such policies set dead letter exchanges or tees, for example. The user needs read on the queue or exchange,
+and write on the exchange or queue that gets the messages. That is checked when a policy is set, and for each
+queue and exchange when the policy is applied. RabbitMQ has no such check. Administrators are not checked:
+they may give themselves any right.
 """
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.names import described
@@ -22,7 +22,7 @@ _KEPT = object()
 
 
 class SetterRights:
-    """The rights of the user who has set the vhost's policy ``name``, or of ``by``, who will set it."""
+    """The rights of the user who set the vhost's policy ``name``, or of the user ``by`` who will set it."""
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 
@@ -38,7 +38,7 @@ class SetterRights:
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The definition's keys without effect on this entity, because the setter lacks rights."""
+        """Return the definition's keys without effect on this entity, because the setter lacks rights."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)
@@ -56,7 +56,7 @@ class SetterRights:
 
 
 def check_hands_on(users, vhost, definition, by):
-    """Raise ParameterError if a definition sends messages to an entity that ``by`` may not write to."""
+    """Raise ParameterError if a definition sends messages to an entity without write for the user ``by``."""
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
         if not _may_fill(user, vhost, definition, key):
@@ -66,7 +66,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """The User whose rights limit the policies set by ``by`` (see Parameters.set), or None."""
+    """Return the User named ``by`` if policies are limited by that user's rights; None: no limit."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)
@@ -87,7 +87,6 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """True if the user may read all messages of the entity, without limits by topic."""
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 

@@ -1,7 +1,7 @@
 """Applies a vhost's policies to queues and exchanges when these are declared and when policies change.
 
 A change of policies goes through all queues and exchanges in slices, so that 100 000 queues or slow patterns
-do not hold up the hub. A queue or exchange declared during such a round gets the new policies at once.
+do not hold up the event loop. A queue or exchange declared during such a round gets the new policies at once.
 """
 import time
 from typing import Any, NamedTuple
@@ -24,9 +24,9 @@ NONE_REFUSED: frozenset[str] = frozenset()
 class VHostPolicies(Job):
     """Applies one vhost's policies (the PolicySet ``user``) and operator policies (``operator``).
 
-        configure(queue, settings), when_safe    the queue factory's
+        configure(queue, settings), when_safe    functions of the queue factory
         left_out(kind)          returns the policy keys without meaning for a queue type or exchanges
-        told(vhost, entity)     called after the policies in force for a queue or exchange were computed
+        told(vhost, entity)     called after the policies that apply to a queue or exchange were computed
     """
 
     name = "applying policies"
@@ -47,22 +47,20 @@ class VHostPolicies(Job):
         self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
     def configure_queue(self, queue):
-        """Find the policies in force for a queue, and apply the resulting settings to it."""
         self._put_under(queue, queue.type, self._configure_queue)
 
     def with_group(self, existing, name, arguments):
-        """The arguments of a queue.declare, with message groups if the ``existing`` queue has them, or the
-        policies give them to a new queue.
+        """Return the arguments of a queue.declare with message groups. They come from the ``existing`` queue,
+        or from the policies for a new queue.
         """
         return with_policy(
             existing, arguments, lambda: self._in_force(queue_type_of(arguments), name).definition)
 
     def configure_exchange(self, exchange):
-        """Find the policies in force for an exchange, and apply them to it."""
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Apply the policies in force to an entity. After a failure, log it and apply none."""
+        """Apply the policies to an entity. After a failure, log it and apply none."""
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -104,23 +102,18 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """Return two sets: the policy keys without effect on an entity, and the part of them that the
-        setter's rights exclude.
-        """
+        """Return (policy keys without effect on an entity, those that the setter's rights exclude)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
         return self._left_out(kind) | refused, refused
 
     def are_set_by(self, by):
-        """True if the user ``by`` has set a policy that is limited by that user's rights."""
         return any(
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """The PolicyChange of an entity, supposing that ``would``, a PolicySet with the new ``policy``, were
-        in force.
-        """
+        """Return the PolicyChange of an entity for ``would``, a PolicySet containing the new ``policy``."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)
@@ -128,14 +121,13 @@ class VHostPolicies(Job):
         return PolicyChange(entity, kind, policy.applies(kind, name), entity.in_force, after)
 
     def changed(self):
-        """Apply the changed policies to all queues and exchanges, in slices; ends an unfinished round."""
+        """Apply the changed policies to all queues and exchanges, in slices. Ends an unfinished round."""
         self._pairs = {}
         self._round = self._go_through()
         if self.step():
             self._scheduler.start(self)
 
     def step(self):
-        """Apply the policies to some entities. Returns True if more entities are left."""
         self._clock.begin()
         for _ in self._round:
             if self._clock.is_over():
@@ -143,7 +135,6 @@ class VHostPolicies(Job):
         return False
 
     def failed(self, error):
-        """Return True, so that the round goes on."""
         return True
 
     def _go_through(self):
@@ -185,9 +176,7 @@ class PolicyChange(NamedTuple):
 
 
 def would_be(users, vhost, name, value, is_operator, by):
-    """Make the Policy or operator policy ``name`` that user ``by`` would set with ``value``. Raises
-    ValueError.
-    """
+    """Make the Policy or operator policy ``name`` that user ``by`` would set. Raises ValueError."""
     policy = policy_of(name, value, is_operator)
     if not is_operator:
         check_hands_on(users, vhost, policy.definition, by)
@@ -196,7 +185,7 @@ def would_be(users, vhost, name, value, is_operator, by):
 
 
 def previewed(vhost, policy, is_operator):
-    """Yield the PolicyChange of each queue and each named exchange, supposing that ``policy`` were set."""
+    """Yield the PolicyChange of each queue and each named exchange if ``policy`` were set."""
     would = PolicySet()
     would.by_name.update((vhost.policies.operator if is_operator else vhost.policies.user).by_name)
     would.put(policy)

@@ -1,4 +1,4 @@
-"""Cancelling: informs consumers that their queue was deleted or closed, in slices if they are very many.
+"""Cancelling: tells consumers that their queue was deleted or closed, in slices if there are many.
 
 The queue no longer delivers to these consumers.
 """
@@ -20,7 +20,6 @@ class Cancelling(Job):
         self._reason = reason
 
     def step(self):
-        """Cancel a slice of the consumers. Returns True if more are left."""
         clock = SliceClock()
         while self._consumers:
             self._consumers.pop().cancelled_by(self._queue, self._reason)
@@ -29,12 +28,14 @@ class Cancelling(Job):
         return bool(self._consumers)
 
     def failed(self, error):
-        """Return True, so that the remaining consumers are cancelled, too."""
+        """Return True: the remaining consumers are cancelled all the same."""
         return True
 
 
 def cancel_all(queue, consumers, reason):
-    """Cancel, in order, the consumers that a queue has dropped, at once or by a job. Empties the list."""
+    """Cancel the consumers that a queue has dropped, in order. Empties the list ``consumers``. More than FEW
+    consumers are cancelled in slices, later.
+    """
     consumers.reverse()
     cancelling = Cancelling(queue, consumers, reason)
     if len(consumers) > FEW:

@@ -1,9 +1,10 @@
-"""Consumers: the interface of a consumer to its queue (Consumer), the order in which consumers get messages
-(ConsumerRing), and the interface of a queue to its limits (QueueGuard).
+"""Consumers: the interfaces between a queue, its consumers and its limits.
 
-Protocol servers subclass Consumer. A queue with consumers has a ConsumerRing, which holds the consumers that
-can take a message now. A consumer without credit, or with a full socket, leaves the ring until its server
-offers it again (``queue.offer``), so that other consumers never wait for it.
+Consumer is the interface of a consumer to its queue; the AMQP and MQTT servers subclass it. ConsumerRing
+decides which consumer gets the next message. QueueGuard is the interface of a queue to its limits.
+
+The ring holds the consumers that can take a message now. A consumer without credit, or with a full socket,
+leaves the ring until its server calls ``queue.offer``. Other consumers never wait for it.
 """
 from collections import deque
 
@@ -16,10 +17,9 @@ REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
 
 class Consumer:
-    """One subscription to a queue.
-
-    ``priority``: the queue serves consumers with a higher number first, while they have capacity. ``queue``:
-    the queue that the consumer is attached to, or None.
+    """One subscription to a queue. ``priority``: consumers with a higher number are served first. ``queue``:
+    the queue that the consumer is attached to, or None. ``ringed``: True while the consumer is in the queue's
+    ring.
     """
 
     __slots__ = ("queue", "tag", "arguments", "priority", "no_ack", "exclusive", "ringed")
@@ -34,26 +34,25 @@ class Consumer:
         self.ringed = False
 
     def capacity(self):
-        """Return how many messages the consumer can take now.
-
-        At 0 the consumer leaves the queue's ring, until its server calls ``queue.offer(consumer)``.
+        """Return how many messages the consumer can take now. At 0 the queue does not serve the consumer
+        until its server calls ``queue.offer(consumer)``.
         """
         return UNLIMITED
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages from the queue, and write as many as the socket takes without
-        waiting. Returns the count of octets written.
+        """Take up to ``limit`` messages from the queue and write them to the socket. Returns the count of
+        bytes written. Stops early when the socket would block.
         """
         raise NotImplementedError
 
     def hand_over(self, message):
-        """Write a message that was not stored. Returns True if it was written; False, so that the queue
-        stores it, if the socket would wait or this consumer needs acks.
+        """Write a message that is not stored. Returns True if it was written. On False the queue stores it:
+        the socket would block, or this consumer needs acks.
         """
         return False
 
     def wait_for(self, message, now_ms):
-        """Let the message wait for this consumer, which has no capacity now. Returns the function to set as
+        """Let the message wait until this consumer has capacity again. Returns the function to set as
         ``message.lacking``; None if the queue must store the message.
         """
         return None
@@ -63,24 +62,23 @@ class Consumer:
         return True
 
     def cancelled_by(self, queue, reason):
-        """Cancel the consumer, because ``queue`` was deleted or closed, unless it has left the queue."""
+        """Cancel the consumer because ``queue`` was deleted or closed, unless it has left that queue."""
         if self.queue is queue:
             self.queue = None
             self.cancel(reason)
 
     def cancel(self, reason):
-        """Inform the client that its queue was deleted, closed or fenced, and no longer delivers to it.
-
-        ``reason`` is for the log.
-        """
+        """Tell the client that its queue was deleted or closed. ``reason`` is a text for the log."""
 
 
 class ConsumerRing:
-    """A queue's consumers, and the order in which consumers with capacity are served: highest priority first,
-    round robin within a priority. ``handed``: the last consumer that took a message by hand_over(), or None.
+    """A queue's consumers, and the order in which they are served.
 
-    With ``single_active`` only the active consumer is served. When it leaves, the consumer of the highest
-    priority (of equal ones the first attached) becomes active.
+    The highest priority comes first; consumers of one priority are served in rotation. ``handed``: the last
+    consumer that took a message by hand_over(), or None.
+
+    With ``single_active`` only the active consumer is served. When it leaves, the consumer with the highest
+    priority becomes active; of several, the one attached first.
     """
 
     __slots__ = (
@@ -97,13 +95,13 @@ class ConsumerRing:
         self.handed = self.take_rate = None
 
     def rate(self):
-        """The TakeRate, which measures how fast the consumers take messages; made at the first call."""
+        """Return the TakeRate, which measures how fast the consumers take messages."""
         if self.take_rate is None:  # most rings need no rate
             self.take_rate = TakeRate()
         return self.take_rate
 
     def add(self, consumer):
-        """Attach a consumer, and offer() it."""
+        """Attach a consumer, and put it into the ring if it has capacity."""
         at = len(self.consumers)
         while at > 0 and self.consumers[at - 1].priority < consumer.priority:
             at -= 1
@@ -113,7 +111,7 @@ class ConsumerRing:
         self.offer(consumer)
 
     def remove(self, consumer):
-        """Detach a consumer. Returns whether it was attached."""
+        """Detach a consumer. Returns False if it was not attached."""
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
@@ -147,9 +145,8 @@ class ConsumerRing:
         self.ready += 1
 
     def take_next(self):
-        """Remove the next consumer with capacity from the ring and return it; None if there is none.
-
-        Consumers that have lost their capacity are removed, too.
+        """Remove the next consumer from the ring and return it; None if the ring is empty. Consumers without
+        capacity are removed and skipped.
         """
         for level in self.levels:
             while level:
@@ -161,7 +158,9 @@ class ConsumerRing:
         return None
 
     def show_next(self):
-        """Return the next consumer with capacity, which stays in the ring; None if there is none."""
+        """Return the next consumer without removing it from the ring; None if the ring is empty. Consumers
+        without capacity are removed and skipped.
+        """
         for level in self.levels:
             while level:
                 consumer = level[0]
@@ -173,27 +172,27 @@ class ConsumerRing:
         return None
 
     def pass_on(self, consumer):
-        """Move a consumer that was just served, if still in the ring, behind the others of its priority."""
+        """Move a consumer that was just served behind the others of its priority."""
         if consumer.ringed:
             self.unring(consumer)
         self.offer(consumer)
 
     def ready_at_top(self):
-        """Count of ready consumers with the highest priority in the ring; 0 if the ring is empty."""
+        """Count the consumers in the ring that have its highest priority."""
         for level in self.levels:
             if level:
                 return len(level)
         return 0
 
     def ready_priority(self):
-        """The highest priority in the ring, which must not be empty."""
+        """Return the highest priority in the ring, which must not be empty."""
         for index, level in enumerate(self.levels):
             if level:
                 return self.priorities[index]
         raise AssertionError("nobody is ready")
 
     def unring(self, consumer):
-        """Remove a consumer from the ring, which it must be in, until it is offered again."""
+        """Remove a consumer from the ring, which must contain it."""
         index = self.priorities.index(consumer.priority)
         self.levels[index].remove(consumer)
         consumer.ringed = False
@@ -203,56 +202,46 @@ class ConsumerRing:
 
 
 class QueueGuard:
-    """The interface by which a queue calls its limits. Its methods do nothing; QueueLimits overrides them. A
+    """The interface by which a queue calls its limits. The methods do nothing; QueueLimits overrides them. A
     queue without limits has no guard.
     """
 
     __slots__ = ()
 
     def admits(self, message):
-        """Called before a message is stored. Returns ADMITTED (store it), REFUSED (refuse it), or DUPLICATE
-        (confirm it, but do not store it).
+        """Decide about a message before it is stored. Returns ADMITTED (store it), REFUSED (the queue is
+        full), or DUPLICATE (confirm it without storing it).
         """
         return ADMITTED
 
     def appended(self):
-        """Called when the queue has stored a message: remember its deduplication id, and drop excess
-        messages.
-        """
+        """Called when the queue has stored a message: remember its deduplication id, drop excess messages."""
 
     def asked(self):
-        """Called before basic.get takes the oldest message, and before ready messages are counted: drop
-        messages with a TTL of 0 from the head.
-        """
+        """Drop messages with a TTL of 0 from the head, before basic.get or a count of ready messages."""
 
     def peek(self, message):
-        """Fill ``message`` with the next deliverable message, without taking it; False if there is none."""
+        """Drop expired messages, and fill ``message`` with the next one. Returns False if there is none."""
         return False
 
     def enforce(self):
-        """Called at the end of the queue's turn, after the deliveries: drop excess and expired messages, and
-        start the timer for the next expiry.
-        """
+        """Drop excess and expired messages. Called at the end of each delivery round of the queue."""
 
     def returned(self, location, how):
-        """Called when an unacked message is to be requeued: dead-letter it at its delivery limit, or start
-        its back-off, and return True. False: the queue makes it ready. ``how``: LOST, RETURNED or FAILED
-        (features.retry).
+        """Called before an unacked message is requeued. Returns True if the guard handles the message. At its
+        delivery limit the message is dead-lettered; with a retry back-off it waits. On False the queue makes
+        it ready. ``how``: LOST, RETURNED or FAILED (features.retry).
         """
         return False
 
     def came_back(self):
-        """Called when a requeued message is ready again: drop excess messages."""
+        """Drop excess messages. Called when a requeued message is ready again."""
 
     def rejected(self, location):
-        """Called when a client has rejected an unacked message without requeue: dead-letter or drop the
-        message.
-        """
+        """Dead-letter or drop an unacked message that a client has rejected without requeue."""
 
     def used(self):
-        """Called at a get, at a declare and when the last consumer has gone: restart the idle time after
-        which the queue expires.
-        """
+        """Restart the idle time after which the queue expires, because the queue was used."""
 
     def close(self):
-        """Called when the queue is deleted or closed: stop all timers."""
+        """Stop all timers, because the queue is deleted or closed."""

@@ -1,7 +1,8 @@
-"""Due timer: a priority queue of waiting messages by due time, with 16 to 18 octets a message and one timer.
+"""Due timer: a priority queue of waiting messages, ordered by due time, with one timer.
 
-Used for delayed messages (broker.transfer.delayed) and back-offs (broker.queues.retry). Messages lie in the
-users' stores; this module has only their locations. Never switches.
+Delayed messages (broker.transfer.delayed) and retry back-offs (broker.queues.retry) use it. The messages stay
+in their stores; this module keeps only their locations, in 16 to 18 bytes a message. Never switches
+greenlets.
 """
 import heapq
 from array import array
@@ -13,8 +14,8 @@ GROWTH_SHIFT = 3
 
 
 class DueTimer:
-    """Calls ``on_due()`` when the first message is due. The timer's owner then calls ``take`` for each due
-    message, and ``arm`` to start the timer for the next message.
+    """Calls ``on_due()`` when the first message is due. The owner then calls ``take`` for each due message,
+    and ``arm`` to start the timer for the next message.
     """
 
     __slots__ = (
@@ -32,11 +33,10 @@ class DueTimer:
 
     @property
     def count(self):
-        """Count of waiting messages."""
         return self._heap.count
 
     def first(self, count):
-        """Return [(due_ms, location)] of the ``count`` messages that are due first, in order."""
+        """List the ``count`` messages that are due first, in order, as (due_ms, location)."""
         return self._heap.first(count)
 
     def push(self, due_ms, location):
@@ -44,14 +44,13 @@ class DueTimer:
         self._heap.push(due_ms, location)
 
     def take(self):
-        """Remove the message that was due first and return its location; None if no message is due."""
+        """Remove the first message if it is due, and return its location; otherwise None."""
         if self.has_due():
             return self._heap.pop()
         self._now_ms = 0
         return None
 
     def has_due(self):
-        """True if a message is due."""
         if not self._heap.count:
             return False
         due_ms = self._heap.first_due_ms()
@@ -61,7 +60,7 @@ class DueTimer:
         return True
 
     def arm(self):
-        """Start or advance the timer, so that it ends when the first message is due."""
+        """Start or advance the timer, so that it fires when the first message is due."""
         if self._stopped or not self._heap.count:
             return
         due_ms = self._heap.first_due_ms()
@@ -73,13 +72,12 @@ class DueTimer:
         self._timer = self._timers.start_at(due_ms, self._first_is_due)
 
     def hasten(self):
-        """Make all waiting messages due now."""
         self._hastened = True
         self._stop_timer()
         self._first_is_due()
 
     def stop(self):
-        """Stop for good and forget all messages; messages stay in their store."""
+        """Stop for good and forget all messages, which stay in their store."""
         self._stopped = True
         self._stop_timer()
         self._heap = DueHeap()
@@ -96,8 +94,8 @@ class DueTimer:
 
 
 class DueHeap:
-    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays. The earliest comes
-    first; of equal times, the smaller location.
+    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays. The earliest time
+    comes first; of equal times, the smaller location.
     """
 
     __slots__ = ("count", "_due", "_locations", "_room")
@@ -113,7 +111,7 @@ class DueHeap:
         return self._due[0]
 
     def first(self, count):
-        """Return [(due_ms, location)] of the first ``count`` messages, in order, without removing them."""
+        """List the first ``count`` messages, in order, as (due_ms, location)."""
         found = []
         ahead = [(self._due[0], self._locations[0], 0)] if self.count else []
         while ahead and len(found) < count:
@@ -125,7 +123,6 @@ class DueHeap:
         return found
 
     def push(self, due_ms, location):
-        """Add a message."""
         if self.count == self._room:
             self._resize(self._room + (self._room >> GROWTH_SHIFT))
         at = self.count

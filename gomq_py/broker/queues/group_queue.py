@@ -1,9 +1,9 @@
-"""Group queue: a queue with x-message-group, which delivers the messages of one group in order and to one
-consumer at a time.
+"""Group queue: a queue with x-message-group. It delivers a group's messages in order, to one consumer at a
+time.
 
-The order is that of its store, a storage.stores.group_store. The queue tells the store which consumer it
-serves, and limits and operators, who may take any message, from consumers. Consumers with groups of their own
-are served first: nobody else may have these messages. Never switches.
+The store, a storage.stores.group_store, keeps the order. The queue tells the store which consumer takes
+messages. Limits and operators may take any message. Consumers with groups of their own are served first,
+because no other consumer may have these messages. Never switches greenlets.
 """
 from gomq_py.broker.queues import queue as _queue
 from gomq_py.broker.queues.consumers import Consumer
@@ -11,7 +11,7 @@ from gomq_py.storage.stores.group_key import shown
 
 
 class GroupQueue(_queue.Queue):
-    """A queue whose store is a GroupStore, or None if it cannot be opened."""
+    """A queue whose store is a GroupStore, or None if the store cannot be opened."""
 
     __slots__ = ("groups", "_is_peeking")
 
@@ -57,7 +57,7 @@ class GroupQueue(_queue.Queue):
         return self.groups.deliverable()
 
     def describe_groups(self):
-        """What operators see of the groups, as a dict; None while the queue is closed."""
+        """Return figures about the groups for operators, as a dict; None while the queue is closed."""
         if self.closed:
             return None
         key, count = self.groups.deepest()
@@ -90,7 +90,7 @@ class GroupQueue(_queue.Queue):
         return octets
 
     def _deliver_bound(self, octets):
-        """Serve the consumers that have ready groups of their own. Returns ``octets`` and those written."""
+        """Serve consumers that have ready groups of their own. Returns ``octets`` plus the bytes written."""
         lines = self.groups.lines
         idle = None
         if self.paused or self.holds:

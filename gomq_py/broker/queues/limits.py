@@ -1,9 +1,9 @@
-"""Limits: applies a queue's limits of expiry, length, delivery count and idleness, and dead-letters or drops
-messages. A queue with a dead letter exchange always has QueueLimits.
+"""Limits: applies a queue's limits of expiry, length, delivery count and idle time.
 
-The queue calls its QueueLimits as its guard. As in RabbitMQ only the head, the oldest ready message, is
-checked for expiry: before a delivery and at the end of the queue's turn; a timer waits for the head's expiry.
-Very many messages are removed in slices. Never switches.
+Messages beyond a limit are dead-lettered or dropped. A queue with a dead letter exchange always has
+QueueLimits. As in RabbitMQ only the head, the oldest ready message, is checked for expiry: before a delivery,
+at the end of a delivery round, and by a timer. Large numbers of messages are removed in slices. Never
+switches greenlets.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.feature import QUORUM
@@ -36,11 +36,9 @@ TRY_AGAIN_MS = 10_000
 
 
 class QueueLimits(guard.QueueGuard):
-    """Applies the limits of ``queue``.
-
-    ``dead_letters`` (a DeadLetters) gets unacked messages by ``send(queue, location, reason)`` and refused
-    messages by ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when the queue was
-    unused for ``expires_ms``.
+    """Applies the limits of ``queue``. ``dead_letters`` (a DeadLetters) gets unacked messages by
+    ``send(queue, location, reason)`` and refused messages by ``send_refused(queue, message, reason)``.
+    ``on_idle(queue)`` is called when the queue was unused for ``expires_ms``.
     """
 
     __slots__ = (
@@ -66,7 +64,7 @@ class QueueLimits(guard.QueueGuard):
         self.configure(PLAIN)
 
     def configure(self, settings):
-        """Apply new QueueSettings. Excess messages are removed in the queue's next turn."""
+        """Apply new QueueSettings. Excess messages are removed in the queue's next delivery round."""
         if (
             self.idle_timer is not None
             and (self.settings is None or settings.expires_ms != self.settings.expires_ms)
@@ -104,9 +102,6 @@ class QueueLimits(guard.QueueGuard):
     # called by the queue
 
     def admits(self, message):
-        """Return ADMITTED, REFUSED (the queue is full, with overflow reject-publish), or DUPLICATE: the
-        message is to be confirmed and dropped.
-        """
         # Messages that ready consumers would take at once do not count: a read brings many messages, and
         # RabbitMQ delivers each message before it takes the next.
         if self.seen is not None and self._is_duplicate(message):
@@ -126,8 +121,8 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """True if a new message fits in a queue that drops no old messages. Otherwise dead-letters it, if
-        that is set up.
+        """True if the new message fits into a queue whose oldest message must stay. Otherwise dead-letters
+        the new message, if the queue has a dead letter exchange.
         """
         self._trim()
         if not self.is_stuck or not self._overflows(message):
@@ -144,14 +139,12 @@ class QueueLimits(guard.QueueGuard):
         )
 
     def appended(self):
-        """Remember the message's deduplication id. If no consumer is ready, drop excess messages."""
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
             self._trim()
 
     def asked(self):
-        """Drop messages with a TTL of 0 from the head."""
         # No consumer was ready when they arrived.
         left = SLICE
         while (
@@ -162,7 +155,6 @@ class QueueLimits(guard.QueueGuard):
             left -= 1
 
     def peek(self, message):
-        """Drop expired messages, and fill ``message`` with the next; returns False if there is none."""
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
@@ -193,7 +185,6 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def enforce(self):
-        """Drop excess and expired messages at a turn's end, and start the timer for the head's expiry."""
         queue = self.queue
         if queue.closed or self.slicing:
             return
@@ -211,9 +202,6 @@ class QueueLimits(guard.QueueGuard):
             queue.limits = None  # no message with its own expiry is left
 
     def returned(self, location, how):
-        """Dead-letter a returned message at its delivery limit, or start its back-off, and return True. False
-        if neither applies. ``how``: LOST, RETURNED or FAILED.
-        """
         is_failure = how != RETURNED or not self.counts_failures
         if is_failure and self.delivery_limit < 0 and not self.retried & how:
             return False
@@ -232,17 +220,14 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def came_back(self):
-        """Drop excess messages after a requeue."""
         # Usually that is the requeued message, which is the oldest.
         if self.is_bounded and self.drops:
             self._trim()
 
     def rejected(self, location):
-        """Dead-letter a rejected message or, without a dead letter exchange, drop it."""
         self._let_go(location, REJECTED)
 
     def used(self):
-        """Restart the idle time after which the queue expires."""
         if self.settings.expires_ms is None:
             return
         self.used_ms = self.timers.steady_ms()
@@ -250,14 +235,13 @@ class QueueLimits(guard.QueueGuard):
             self.idle_timer = self.timers.start(int(self.settings.expires_ms), self._perhaps_idle)
 
     def close(self):
-        """Stop all timers."""
         for timer in (self.timer, self.idle_timer, self.retries):
             if timer is not None:
                 timer.stop()
         self.timer = self.idle_timer = None
 
     def _left_ms(self, message):
-        """Milliseconds left of the peeked message's back-off from before a restart; else 0."""
+        """Milliseconds left of the peeked message's back-off that a restart interrupted; else 0."""
         store = self.queue.store
         if not store.shows_recovered():
             return 0
@@ -268,9 +252,7 @@ class QueueLimits(guard.QueueGuard):
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """True if a message with the same deduplication id was stored lately. Leaves the id in ``seen_id``
-        for appended().
-        """
+        """True if a message with this deduplication id was stored lately. Leaves the id in ``seen_id``."""
         # A message that died in this queue and comes back is no duplicate.
         self.seen_id = None
         try:
@@ -285,15 +267,14 @@ class QueueLimits(guard.QueueGuard):
     # leaving
 
     def _failures(self, message):
-        """How many earlier deliveries of a peeked or unacked message failed."""
         if message.delivery_count == 0 or not self.counts_failures:
             return message.delivery_count
         # the store may know of more after a kill, which may lose the last delivery and not its return
         return max(message.delivery_count - self.queue.store.excuse(message.location, 0), 0)
 
     def _show_counts(self, message):
-        """Set the header x-delivery-count, the failed deliveries, as RabbitMQ does for queues with a delivery
-        limit; on quorum queues also x-acquired-count, all earlier deliveries.
+        """Set the header x-delivery-count to the number of failed deliveries, as RabbitMQ does. On quorum
+        queues also sets x-acquired-count, the number of all earlier deliveries.
         """
         try:
             edit = PropertyEdit(message.get_properties())
@@ -316,7 +297,6 @@ class QueueLimits(guard.QueueGuard):
         return due_ms
 
     def _drop(self, message, reason):
-        """Take the peeked message from the queue, and dead-letter or drop it."""
         location = message.location
         self.queue.shift_head()
         self._let_go(location, reason)
@@ -329,7 +309,6 @@ class QueueLimits(guard.QueueGuard):
             self.queue.drop(location)
 
     def _trim(self):
-        """Drop messages from the head until the queue is within its length and size limits."""
         queue = self.queue
         left = SLICE
         self.is_stuck = False
@@ -350,14 +329,12 @@ class QueueLimits(guard.QueueGuard):
                 return
 
     def _go_on_later(self):
-        """Pause deliveries until a next slice has removed more messages."""
         if not self.slicing:
             self.slicing = True
             self.queue.hold_deliveries()
             self.queue.scheduler.start(LimitSlice(self))
 
     def go_on(self):
-        """Resume deliveries, and remove the next slice of expired and excess messages."""
         self.slicing = False
         if not self.queue.closed:
             self.queue.resume_deliveries()
@@ -402,7 +379,7 @@ def _or_minus_one(value):
 
 
 class LimitSlice(Job):
-    """Job that removes one slice of expired and excess messages, and starts another if more are left."""
+    """Job that removes one slice of expired and excess messages."""
 
     name = "what expires or is too much"
 
@@ -415,6 +392,6 @@ class LimitSlice(Job):
         return False
 
     def failed(self, error):
-        """Close the queue, which cannot go on after a fault of its store or a bug."""
+        """Close the queue: its store has failed, or there is a bug."""
         self._limits.queue.fail(error)
         return False

@@ -1,4 +1,4 @@
-"""Opened: calls readers that waited until a thread had opened the files of a queue's next message."""
+"""Opened: calls functions that waited until a thread had opened the files of a queue's next message."""
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.observability.log import logger
 
@@ -6,7 +6,8 @@ LOG = logger("queue")
 
 
 def tell_opened(queue, callbacks):
-    """Call the callbacks of Queue.when_opened(). Returns those that are left when time or open files run out.
+    """Call the callbacks of Queue.when_opened(), in order. Returns the callbacks that are left. Stops when
+    the time slice is over, or when the queue waits for another file.
     """
     clock = SliceClock()
     for told, callback in enumerate(callbacks, 1):

@@ -6,7 +6,7 @@ from gomq_py.storage.message import Message
 
 
 def browse(queue):
-    """A browser (storage.stores.browser) of the ready messages; None if the queue is closed or a stream."""
+    """Return a browser (storage.stores.browser) of the ready messages; None for a stream or closed queue."""
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
     from gomq_py.storage.stores import browser  # imported here: only browsing needs it
@@ -15,8 +15,8 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Size of the properties, in octets as basic properties, of the message that basic.get would return now;
-    0 without one. For another protocol's message, an upper bound of at most ``most``.
+    """Return the size in bytes of the next message's basic properties; 0 without a ready message. For a
+    message of another protocol: an upper bound, at most ``most``.
     """
     message = Message()
     try:
@@ -39,5 +39,5 @@ def count_refusal(queue):
 
 
 def describe_groups(queue):
-    """What operators see of a queue's message groups, as a dict; None for a queue without groups."""
+    """Return figures about a queue's message groups for operators; None for a queue without groups."""
     return queue.describe_groups() if hasattr(queue, "describe_groups") else None

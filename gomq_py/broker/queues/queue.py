@@ -1,8 +1,9 @@
 """Queue: keeps messages in order of arrival, and delivers them to consumers.
 
-Routes publish into a queue, protocol servers consume from it, and storage.stores.message_store keeps its
-messages. A change that may allow a delivery schedules the queue; at the end of the socket read it gets one
-*turn*, in which it delivers (docs/decisions/0003). Never switches, never waits for a socket or a disk.
+Exchanges publish into a queue, protocol servers consume from it, and storage.stores.message_store keeps its
+messages. A change that may allow a delivery schedules the queue. At the end of the socket read the queue gets
+one *turn*, a delivery round (docs/decisions/0003). Never switches greenlets, never waits for a socket or a
+disk.
 """
 from gomq_py.broker.features.queue_type import QUORUM_PRIORITY, SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.features.retry import LOST
@@ -35,14 +36,14 @@ class Queue(routes.Destination):
         type                    ``classic``, ``quorum`` or ``stream``
         limits                  the QueueGuard that limits or expires messages, or None
         on_unused(queue)        called when the last consumer has gone
-        on_expiring(queue)      a message that expires came to a queue without limits;
-                                may set ``limits``
-        on_turn(queue)          if set, called at the end of each turn, for code that watches ``has_hungry``
+        on_expiring(queue)      called before a message with an expiry is stored in a queue
+                                without limits; may set ``limits``
+        on_turn(queue)          if set, called at the end of each turn
         consumer_timeout_ms     how long a delivery may stay unacked, 0: no limit; channels apply it
         dead_letter_count       dead letters not moved yet
-        aside                   the SetAside, or None
-        in_force                the policies in force (an InForce)
-        is_state                True for an MQTT session's queue, which is no definition
+        aside                   the SetAside, which counts messages that cannot be handled, or None
+        in_force                the policies that apply to the queue (an InForce)
+        is_state                True for an MQTT session's queue, which is not exported as a definition
     """
 
     __slots__ = (
@@ -79,8 +80,7 @@ class Queue(routes.Destination):
     # publishing
 
     def publish(self, message):
-        """Store the message, or pass it to a consumer. Returns 1: stored; 0: refused; LATER: publish again.
-        """
+        """Store the message, or write it to a consumer. Returns 1: done; 0: refused; LATER: publish again."""
         if self.closed:
             self.unable = True
             return 0
@@ -112,8 +112,8 @@ class Queue(routes.Destination):
         return 1
 
     def _hand_over(self, message):
-        """Write a large message directly to the next consumer, without storing it. Returns 1: written; LATER:
-        the consumer may be able to take it soon; 0: store it.
+        """Write a large message directly to the next consumer, without storing it. Returns 1 (written), LATER
+        (the consumer may be able to take it soon) or 0 (store it).
         """
         # To store a large message costs more than all else. Only if that consumer needs no acks and no other
         # message is ready.
@@ -149,46 +149,41 @@ class Queue(routes.Destination):
     # consuming: the three steps of a delivery, used by consumers and get()
 
     def peek(self, message):
-        """Fill ``message`` with the next deliverable message, without taking it.
-
-        Returns False if no message is ready, or the queue ``is_opening``. The message is valid until the next
-        call.
+        """Fill ``message`` with the next deliverable message, without taking it. Returns False if no message
+        is ready, or if the files of the next message are still being opened. The message is valid until the
+        next call.
         """
         if self.closed:
             return False
         return self.store.peek(message) if self.limits is None else self.limits.peek(message)
 
     def turn_to(self, taker):
-        """Show next what ``taker`` may have. Called before peek() and get() for a client that is no consumer;
-        ``taker`` is an object that is the same for all that one client may have at a time.
+        """Choose the client for which the next peek() or get() shows a message. ``taker`` identifies the
+        client; it is any object that stays the same. Only queues with message groups need it.
         """
 
     # the head, for limits and dead letters; kinds with several stores override these methods too
 
     def head(self, message):
-        """Fill ``message`` with the oldest ready message, even if it has expired or must wait for its
-        back-off.
-
-        Returns False if no message is ready, or the queue ``is_opening``.
+        """Fill ``message`` with the oldest ready message, even if it has expired or waits for its back-off.
+        Returns False if no message is ready, or if the files of the next message are still being opened.
         """
         return self.store.peek(message)
 
     def shift_head(self):
-        """Take the message that head() or peek() has shown, without a delivery: it becomes unacked."""
+        """Make the message that head() or peek() has shown unacked, without a delivery."""
         self.store.shift()
 
     def may_go(self, message):
-        """True if the oldest ready message may be expired or dropped as excess: no client must get it."""
+        """True if the oldest ready message may be expired or dropped. Subclasses may protect messages."""
         return True
 
     def spare(self, message):
-        """Put aside a message that may_go() protects, until the client that must get it reconnects. Returns
-        False if the queue cannot do so now.
-        """
+        """Put aside a message that may_go() protects, until its client reconnects. Returns True if done."""
         return False
 
     def counted_bytes(self, message):
-        """Octets that count for the size limit: of the ready messages and, if given, of ``message``."""
+        """Bytes that count for the size limit: of the ready messages and, if given, of ``message``."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
@@ -196,11 +191,11 @@ class Queue(routes.Destination):
         return not self.closed and self.store.read(location, message)
 
     def body_file(self, message):
-        """A Reading of the file that contains a peeked message's body, or None (see Store.body_file)."""
+        """Return a Reading of the file with a peeked message's body, or None (see Store.body_file)."""
         return self.store.body_file(message)
 
     def take(self, message, no_ack):
-        """Take the message that the last peek() has shown. With ``no_ack`` it is removed; otherwise it stays
+        """Take the message that the last peek() has shown. With ``no_ack`` it is removed. Otherwise it stays
         unacked until ack(), requeue() or reject() with its location.
         """
         self.store.shift()
@@ -211,8 +206,8 @@ class Queue(routes.Destination):
 
     def get(self, message, no_ack):
         """Fill ``message`` with the next message and take it (basic.get). Returns False if no message is
-        ready, or if the queue ``is_opening``: call again from a ``when_opened`` callback. The message is
-        valid until the next call on this queue, with ``no_ack`` beyond that.
+        ready. Also returns False while the queue ``is_opening``: call again from a ``when_opened`` callback.
+        The message is valid until the next call on this queue; with ``no_ack``, without limit.
         """
         if self.limits is not None:
             self.limits.used()
@@ -238,7 +233,7 @@ class Queue(routes.Destination):
 
     def _show_readable(self, message):
         """Fill ``message`` with the next message whose properties can be read as basic properties. Unreadable
-        messages before this message are set aside.
+        messages before it are set aside.
         """
         for _ in range(UNREADABLE_MAX):
             if self.scheduler.is_shut or self.paused or self.holds or not self.peek(message):
@@ -254,10 +249,7 @@ class Queue(routes.Destination):
         return False
 
     def count_ready(self):
-        """Drop expired messages from the head, and return the count of ready messages.
-
-        A message peeked before is no longer valid.
-        """
+        """Drop expired messages from the head, and count the ready ones. Invalidates a peeked message."""
         if self.limits is not None and self.ready_count:
             try:
                 self.limits.asked()
@@ -267,32 +259,32 @@ class Queue(routes.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """True if a thread opens the files of the next message, or the scheduler is shut. A turn follows."""
+        """True while no message can be shown: a thread opens the next message's files, or the scheduler is
+        shut. A delivery round follows.
+        """
         return not self.closed and (self.scheduler.is_shut or self.store.is_waiting())
 
     def when_opened(self, callback):
-        """Call ``callback()`` once, in the queue's next turn in which its files are open."""
+        """Call ``callback()`` once, in the next delivery round in which the queue's files are open."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
         self.wake()
 
     def segment_opened(self, store):
-        """Schedule a turn of the queue. Called when the store has opened the files that it waited for."""
+        """Called when the store has opened the files that it waited for: schedule a delivery round."""
         self.wake()
 
     def ack(self, location):
-        """Remove the unacked message at ``location``, because it was acked (basic.ack)."""
+        """Remove the unacked message at ``location``, because it was acknowledged."""
         if self.drop(location):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its position, marked redelivered. The limits count the delivery as
-        LOST: its channel has ended.
-        """
+        """Put an unacked message back to its position, marked redelivered, because its channel has ended."""
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """Requeue a message for a client; ``how``: RETURNED (nack, recover) or FAILED (reject)."""
+        """Requeue a message that a client returned. ``how``: RETURNED (nack, recover) or FAILED (reject)."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
@@ -306,7 +298,6 @@ class Queue(routes.Destination):
             return True
 
     def ready_again(self, location):
-        """Make an unacked message ready at its old position."""
         if self.closed:
             return
         try:
@@ -330,9 +321,8 @@ class Queue(routes.Destination):
             self.limits.rejected(location)
 
     def drop(self, location):
-        """Remove the unacked message at ``location``: it was acked, exceeds a limit, or was moved.
-
-        Returns False if the queue is closed, or closes because this failed.
+        """Remove the unacked message at ``location``, for any reason. Returns False if the queue is closed,
+        or closes because this failed.
         """
         if self.closed:
             return False
@@ -346,8 +336,8 @@ class Queue(routes.Destination):
         return True
 
     def set_aside(self, location, error, doing):
-        """Set aside an unacked message that cannot be handled: it stays unacked until the queue is next
-        opened. ``error`` was raised while ``doing``, a text such as "moving".
+        """Keep an unacked message that cannot be handled, until the queue is next opened. ``error`` was
+        raised while ``doing``, a text such as "moving".
         """
         if self.aside is None:
             self.aside = SetAside(f"queue '{self.name}' in vhost '{self.vhost}'")
@@ -356,9 +346,8 @@ class Queue(routes.Destination):
     # consumers
 
     def add_consumer(self, consumer):
-        """Attach ``consumer``, which gets its first messages in the queue's next turn.
-
-        Raises AccessRefused if exclusive use forbids another consumer.
+        """Attach ``consumer``, which gets its first messages in the next delivery round. Raises AccessRefused
+        if exclusive use forbids another consumer.
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
@@ -368,7 +357,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if there is an exclusive consumer, or a new consumer cannot be."""
+        """Raise AccessRefused if an exclusive consumer exists, or if a new one must not be ``exclusive``."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -404,17 +393,16 @@ class Queue(routes.Destination):
                 self.scheduler.touch(self)
 
     def wake(self):
-        """Schedule a turn of the queue."""
+        """Schedule a delivery round of the queue."""
         if not self.touched:
             self.scheduler.touch(self)
 
     def hold_deliveries(self):
-        """Pause deliveries until resume_deliveries()."""
+        """Pause deliveries until resume_deliveries() is called as often as this method."""
         # No delivery may overtake messages that are requeued in slices.
         self.holds += 1
 
     def resume_deliveries(self):
-        """Undo one call of hold_deliveries(); several may be in force."""
         self.holds -= 1
         self.wake()
 
@@ -433,26 +421,23 @@ class Queue(routes.Destination):
 
     @property
     def consumer_count(self):
-        """Count of attached consumers."""
         return 0 if self.ring is None else len(self.ring.consumers)
 
     @property
     def ready_count(self):
-        """Count of ready messages."""
         return 0 if self.closed else self.store.ready_count
 
     @property
     def ready_bytes(self):
-        """Octets of the ready messages' bodies."""
+        """Bytes of the ready messages' bodies."""
         return 0 if self.closed else self.store.ready_bytes
 
     @property
     def unacked_count(self):
-        """Count of messages delivered and not settled yet."""
         return 0 if self.closed else self.store.unacked_count
 
     def waiting(self):
-        """Return the count of ready messages; 0 while deliveries are paused or held."""
+        """Return the count of ready messages; 0 while deliveries are paused."""
         if self.closed or self.paused or self.holds:
             return 0
         return self.store.ready_count
@@ -460,7 +445,7 @@ class Queue(routes.Destination):
     # the scheduler's side
 
     def write_out(self):
-        """Write the acks and delivered marks of this batch into the files, so that they outlive a kill."""
+        """Write the acks and delivered marks collected so far into the files, so that they outlive a kill."""
         if not self.closed:
             try:
                 self.store.write_out()
@@ -468,7 +453,8 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver about TURN_OCTETS to ready consumers; the rest after the next poll. Returns octets written.
+        """Deliver about TURN_OCTETS bytes to ready consumers. Returns the count of bytes written. Further
+        messages follow after the next poll of the event loop.
         """
         octets = 0
         self.turning = True
@@ -531,14 +517,13 @@ class Queue(routes.Destination):
         return consumer.deliver(quantum)
 
     def is_outrun(self):
-        """True if messages are published faster than the queue's consumers can take messages."""
         ready = 0 if self.ring is None else self.waiting()
         return ready > 0 and self.ring.rate().is_exceeded(
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
-        """Deliver now what this socket read has published, before the caller's next step, such as a
-        basic.cancel.
+        """Deliver now, instead of at the end of the socket read. Called before a step that depends on the
+        deliveries, such as a basic.cancel.
         """
         # Has no effect within a turn, or if the last turn could not deliver all messages.
         if (
@@ -563,8 +548,8 @@ class Queue(routes.Destination):
         durability.when_safe(callback, lambda: self.failed)
 
     def purge_some(self, limit):
-        """Drop up to ``limit`` ready messages, the oldest first. Returns the count of dropped messages: less
-        than ``limit`` if there are no more, or the queue ``is_opening``.
+        """Drop up to ``limit`` ready messages, the oldest first. Returns the count of dropped messages. A
+        count below ``limit`` means that no more are ready, or that the queue ``is_opening``.
         """
         message = Message()
         count = 0
@@ -582,27 +567,23 @@ class Queue(routes.Destination):
         return count
 
     def redefine(self, arguments):
-        """Replace the queue's arguments. Called by the vhost, which logs the new arguments."""
+        """Replace the queue's arguments. The vhost calls this and logs the new arguments."""
         self.arguments = arguments
 
     def on_added(self, vhost):
-        """Called when a new, recovered or reopened queue was added to its vhost. Does nothing here; a
-        subclass that keeps more than messages prepares it. Must not switch.
-        """
+        """Called when a new, recovered or reopened queue is in its vhost. Must not switch greenlets."""
 
     def redistribution(self):
-        """Called just before the queue is deleted. Returns a function that returns the new Destination of a
-        ready message (None: drop it); None drops all.
+        """Called just before the queue is deleted. Returns a function that finds a ready message's new
+        Destination, or None to drop all messages. The function returns None for a message to drop.
         """
         return None
 
     def on_deleted(self, reason):
-        """Called once the queue is deleted and removed from its vhost. Does nothing here; a subclass that
-        keeps more than messages ends it. Must not switch.
-        """
+        """Called once the queue is deleted and removed from its vhost. Must not switch greenlets."""
 
     def close(self, reason="queue closed"):
-        """Cancel the consumers and close the store; its files stay."""
+        """Cancel the consumers and close the store. The files stay."""
         self._let_go(reason)
         if not self.closed:
             self.closed = True
@@ -620,7 +601,7 @@ class Queue(routes.Destination):
         self.closed = True
 
     def delete(self):
-        """Cancel the consumers and remove the files; returns the count of ready messages."""
+        """Cancel the consumers and remove the files. Returns the count of ready messages."""
         self._let_go(f"queue '{self.name}' in vhost '{self.vhost}' deleted")
         if self.closed:
             count = 0
@@ -631,7 +612,6 @@ class Queue(routes.Destination):
         return count
 
     def not_stored(self, error):
-        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):
@@ -644,7 +624,7 @@ class Queue(routes.Destination):
             LOG.error("queue '%s' in vhost '%s' refuses messages: %s", self.name, self.vhost, error)
 
     def fail(self, error):
-        """Close the queue after a fault of its store (I/O error, fenced). The broker goes on."""
+        """Close the queue after a fault of its store, such as an I/O error. The broker goes on."""
         self.failed = True  # set even if it is closed already: its last flush may have failed
         if self.closed:
             return
@@ -657,7 +637,7 @@ class Queue(routes.Destination):
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log that the store has quarantined damaged records; the queue goes on without them."""
+        """Log that the store has quarantined damaged records. The queue goes on without them."""
         LOG.error(
             "queue '%s' in vhost '%s': %d damaged records in %s, bytes %d to %d, set aside", self.name,
             self.vhost, count, path, start, end,
@@ -676,7 +656,7 @@ class Queue(routes.Destination):
 
 
 class QuorumQueue(Queue):
-    """A queue that delivers by priority, with a plain queue's store while all messages have the same one."""
+    """A queue that delivers by priority. Its store has no priorities until a message needs them."""
 
     __slots__ = ()
 

@@ -1,26 +1,23 @@
-"""Stores of quorum queues, which deliver by priority, as RabbitMQ's do.
-
-Used by queue.QuorumQueue, queue_factory and http.shapes; uses storage.stores.priority_store.
-"""
+"""Stores of quorum queues, which deliver by priority, as in RabbitMQ."""
 from gomq_py.broker.features.queue_type import QUORUM_MAX_PRIORITY, QUORUM_PRIORITY
 from gomq_py.storage.stores import priority_store
 from gomq_py.storage.stores.message_store import MessageStore
 
 
 def with_levels(store):
-    """As priority_store.with_levels."""
+    """Call priority_store.with_levels with the priorities of quorum queues."""
     return priority_store.with_levels(store, QUORUM_MAX_PRIORITY, QUORUM_PRIORITY)
 
 
 def open_with_levels(folder, files, pool, committer, incarnation, segment_bytes, durable):
-    """As priority_store.open_with_levels."""
+    """Call priority_store.open_with_levels with the priorities of quorum queues."""
     return priority_store.open_with_levels(
         folder, files, pool, committer, incarnation, QUORUM_MAX_PRIORITY, QUORUM_PRIORITY, segment_bytes,
         durable)
 
 
 def ready_by_priority(store):
-    """(priority, number of ready messages) of each priority that has some, the highest first."""
+    """List (priority, count of ready messages) for each priority with messages, the highest first."""
     if isinstance(store, MessageStore):
         found = [(QUORUM_PRIORITY, store.ready_count)]
     else:

@@ -1,10 +1,9 @@
-"""Retry back-off: returned messages wait before they are ready again, longer each time (RabbitMQ's
-``x-delayed-retry-*``).
+"""Retry back-off: a returned message waits before it is ready again, longer each time.
 
-QueueLimits passes returned messages on to Retries. A waiting message stays unacked in its store, which
-records the end of the back-off, to the second; so after a restart it waits for the rest. A message that was
-unacked when the broker crashed counts as returned, if the queue delays all kinds of returns. Never switches;
-works in slices.
+The settings are RabbitMQ's ``x-delayed-retry-*``. QueueLimits passes returned messages to Retries. A waiting
+message stays unacked in its store, which records the end of the back-off in whole seconds. After a restart
+the message waits for the rest of that time. A message that was unacked when the broker crashed counts as
+returned, if the queue delays all kinds of returns. Never switches greenlets; works in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.hub.scheduler import Job
@@ -29,7 +28,6 @@ class Retries(Job):
 
     @property
     def count(self):
-        """Count of messages in back-off."""
         return self._due.count
 
     def delay_ms(self, count):
@@ -37,14 +35,16 @@ class Retries(Job):
         return min(self.min_ms * max(count, 1), self.max_ms)
 
     def wait(self, location, count, failures):
-        """Start the back-off after a message's ``count``-th return, and record its end in the store."""
+        """Start the back-off of a message that was returned for the ``count``-th time. The back-off's length
+        depends on ``failures``, the count of failed deliveries. The store records its end.
+        """
         due_ms = self._timers.now_ms() + self.delay_ms(failures)
         self._queue.store.wait_until(location, count, -(-due_ms // 1000))
         self._push(due_ms, location)
 
     def left_ms(self, count, due_s):
-        """Milliseconds left of a back-off that a restart interrupted: until the recorded ``due_s`` (Unix
-        seconds) or, if ``due_s`` is 0, a full back-off from the boot on.
+        """Return the milliseconds left of a back-off that a restart interrupted. ``due_s``: the recorded end,
+        in Unix seconds; 0 for a full back-off from the start of the broker on.
         """
         # At most a full back-off, whatever happened to the clock.
         now_ms = self._timers.now_ms()
@@ -52,7 +52,7 @@ class Retries(Job):
         return min(due_s * 1000 - now_ms if due_s else self._began_ms + whole_ms - now_ms, whole_ms)
 
     def wait_on(self, location, left_ms):
-        """Resume the back-off of a message, interrupted by a restart, for ``left_ms``."""
+        """Resume the back-off that a restart interrupted, for ``left_ms``."""
         self._push(self._timers.now_ms() + left_ms, location)
 
     def release(self):
@@ -60,7 +60,6 @@ class Retries(Job):
         self._due.hasten()
 
     def stop(self):
-        """Stop the timer for good, because the queue is deleted or closed."""
         self._due.stop()
 
     def step(self):
@@ -76,7 +75,6 @@ class Retries(Job):
         return self._goes_on()
 
     def failed(self, error):
-        """Return True if messages are due, so that the job goes on."""
         return self._goes_on()
 
     def _goes_on(self):

@@ -1,8 +1,8 @@
-"""Set aside: keeps messages that cannot be handled, such as a dead letter with unreadable headers, from
-blocking the messages behind them.
+"""Set aside: counts messages that cannot be handled, such as a dead letter with unreadable headers.
 
-A message set aside stays in its queue, unacked, until the queue is next opened, usually at a restart.
-Operators see the count and the reasons. A queue or delayed exchange has at most one SetAside.
+Such a message stays in its queue, unacked, and no longer blocks the messages behind it. It is tried again
+when the queue is next opened, usually at a restart. Operators see the count and the reasons. A queue or
+delayed exchange has at most one SetAside.
 """
 from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
@@ -18,7 +18,7 @@ OTHER = "other reasons"
 
 
 class SetAside:
-    """Counts the set-aside messages of ``owner``, a name for the log. ``reasons``: {reason: count}."""
+    """Counts messages that cannot be handled. ``owner``: a name for the log; ``reasons``: {reason: count}."""
 
     __slots__ = ("count", "reasons", "_owner", "_log")
 
@@ -29,9 +29,7 @@ class SetAside:
         self._log = QuietLog(LOG)
 
     def add(self, location, error, doing):
-        """Count and log a message that stays unacked at ``location``: ``error`` was raised while ``doing``, a
-        text such as "moving".
-        """
+        """Count and log a message that stays unacked. ``error`` was raised while ``doing``, as "moving"."""
         reason = f"{doing}: {described(error)}"[:REASON_LENGTH]
         if reason not in self.reasons and len(self.reasons) >= REASONS:
             reason = OTHER
@@ -44,7 +42,7 @@ class SetAside:
 
 
 def described(error):
-    """Text of an error for the log; unexpected errors also show the name of their type."""
+    """Return the text of an error for the log. Unexpected errors also show the name of their type."""
     if isinstance(error, (Refused, ValueError, OSError)) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error}"

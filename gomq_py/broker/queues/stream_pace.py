@@ -1,10 +1,9 @@
-"""Stream pace: delays deliveries of a stream with several readers by up to 2 ms, so that messages published
-close together are sent together.
+"""Stream pace: delays deliveries of a stream with several readers by up to 2 ms, to send messages together.
 
 A message for a hundred readers costs a hundred system calls, whether a call carries one message or fifty. The
 first message after a pause goes at once. A message published less than PACE_MS after a delivery waits for the
-rest of that time. Large batches, and readers that have waited for credit, are served at once. Never switches;
-an idle stream has no timer.
+rest of that time. Large batches, and readers that have waited for credit, are served at once. An idle stream
+has no timer. Never switches greenlets.
 """
 
 # Streams with fewer readers never wait: their calls are few.
@@ -28,16 +27,15 @@ class StreamPace:
         self._is_urgent = False
 
     def is_waiting(self):
-        """True if deliveries wait for the timer."""
         return self._timer is not None
 
     def hurry(self):
-        """Do not delay the next delivery: a reader has new credit, or messages are left to deliver."""
+        """Do not delay the next delivery."""
         self._is_urgent = True
 
     def must_wait(self, now_ms, next_offset):
         """True if deliveries must wait for the timer, which then runs. ``next_offset``: the stream's next
-        offset, which shows whether a large batch was published.
+        offset, which shows whether many messages were published since the last delivery.
         """
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:
@@ -51,7 +49,6 @@ class StreamPace:
         return False
 
     def stop(self):
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None

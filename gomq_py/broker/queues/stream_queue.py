@@ -1,8 +1,8 @@
 """Stream queue: a Queue whose messages stay, so that every consumer reads all of them.
 
-storage.stores.stream_store keeps the messages. In a turn of the scheduler the consumers that have credit and
-are not at the end get messages, round robin. Consumers at the end cost nothing until the next publish. Never
-switches.
+storage.stores.stream_store keeps the messages. A delivery round serves, in rotation, the consumers that have
+credit and are not at the end of the stream. Consumers at the end cost nothing until the next publish. Never
+switches greenlets.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
@@ -33,11 +33,9 @@ class StreamQueue(queue.Queue):
     # readers
 
     def open_reader(self, start, tag=None, wanted=None, is_counted=False):
-        """Make a StreamReader that begins at ``start`` (a StreamStart); close_reader() ends it. Raises
-        OutOfResources.
-
-        ``tag``: begin at the position stored under that consumer tag, if any, and store the reader's position
-        from now on. ``wanted``: a StreamFilter, or None. ``is_counted``: count octets in flight.
+        """Make a StreamReader that begins at ``start`` (a StreamStart). close_reader() ends it. ``tag``:
+        begin at the position stored under that consumer tag, if any, and store the reader's position from now
+        on. ``wanted``: a StreamFilter, or None. ``is_counted``: count bytes in flight. Raises OutOfResources.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise OutOfResources(
@@ -63,7 +61,7 @@ class StreamQueue(queue.Queue):
         return reader
 
     def close_reader(self, reader):
-        """Close the reader of a consumer that has gone; its unacked messages stay with the channel."""
+        """Close the reader of a consumer that has gone. Its unacked messages stay with the channel."""
         if reader.attached:
             reader.attached = False
             reader.cursor.close()
@@ -71,11 +69,11 @@ class StreamQueue(queue.Queue):
                 self._free(reader)
 
     def forget_offset(self, tag):
-        """Delete the position stored under a consumer tag. Returns whether it existed."""
+        """Delete the position stored under a consumer tag. Returns False if there was none."""
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
-        """The StreamReaders of attached consumers."""
+        """List the StreamReaders of attached consumers."""
         return [reader for reader in self._readers if reader is not None and reader.attached]
 
     # for management, and for jobs that read many messages
@@ -86,7 +84,7 @@ class StreamQueue(queue.Queue):
         return "" if self.stream is None else self.stream.incarnation.hex()
 
     def describe(self):
-        """Return the stream as a dict for the API: offsets, consumers with their lag, stored positions.
+        """Describe the stream for the API as a dict: offsets, consumers with their lag, stored positions.
         Messages before ``synced_offset`` are on disk and cannot change.
         """
         if self.closed:
@@ -111,7 +109,7 @@ class StreamQueue(queue.Queue):
         }
 
     def cursor_at(self, offset):
-        """A StreamCursor at ``offset`` or the oldest message after it. The caller closes it."""
+        """Return a StreamCursor at ``offset`` or the oldest message after it. The caller closes it."""
         return StreamCursor(self.stream, min(max(offset, self.stream.first_offset), self.stream.next_offset))
 
     def segments(self):
@@ -119,13 +117,11 @@ class StreamQueue(queue.Queue):
         return [] if self.closed else self.stream.describe()
 
     def open_segment(self, number):
-        """Return (file descriptor, readable octets) of a segment, or None if it does not exist. Raises
-        OSError.
-        """
+        """Return (file descriptor, readable bytes) of a segment file; None if it is gone. Raises OSError."""
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The offset of the first message from this time (Unix milliseconds) on, or else the next offset."""
+        """Return the offset of the first message from this Unix time in ms on, or else the next offset."""
         cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
         try:
             return cursor.skip_before(timestamp_ms)
@@ -133,17 +129,14 @@ class StreamQueue(queue.Queue):
             cursor.close()
 
     def note_delivered(self):
-        """Count a delivery."""
         self.delivered += 1
         self._unacked += 1
 
     def configure(self, settings):
-        """Apply new QueueSettings."""
         if not self.closed:
             self.retention.configure(settings)
 
     def segment_opened(self, store):
-        """Schedule deliveries at once, because a thread has opened the files of a segment."""
         self.pace.hurry()
         self.wake()
 
@@ -156,9 +149,7 @@ class StreamQueue(queue.Queue):
             self.acked += 1
 
     def requeue(self, location):
-        """Settle a delivery that a client returns (basic.nack, basic.recover). As in RabbitMQ, the consumer
-        only regains credit.
-        """
+        """Settle a delivery that a client returns. As in RabbitMQ, the consumer only regains credit."""
         # Clients can read a message again by its offset. If the consumer has gone, the channel is closing:
         # the message was not processed, and the stored position stays.
         if self.closed:
@@ -167,7 +158,7 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """Settle a rejected delivery: as returned by the client (``requeue``) or else as processed."""
+        """Settle a rejected delivery as returned (``requeue``) or else as processed."""
         if requeue:
             self.requeue(location)
         else:
@@ -193,9 +184,7 @@ class StreamQueue(queue.Queue):
         """Do nothing: a stream allows any number of consumers."""
 
     def purge(self):
-        """Drop all messages; returns their count. Raises OutOfResources if a full disk prevents the purge of
-        the newest messages.
-        """
+        """Drop all messages; returns their count. Raises OutOfResources if a full disk keeps the newest."""
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
@@ -205,7 +194,6 @@ class StreamQueue(queue.Queue):
                 f"room: {error.reason}") from error
 
     def after_purge(self, durability, callback):
-        """Call ``callback(error or None)`` once the purge is on disk."""
         # That takes two flushes: one of the remaining stream, after which the files are removed, and one of
         # their removal.
         def flushed(error):
@@ -222,13 +210,11 @@ class StreamQueue(queue.Queue):
 
     @property
     def unacked_count(self):
-        """Count of the unsettled deliveries of all consumers."""
         return 0 if self.closed else self._unacked
 
     # turns
 
     def write_out(self):
-        """Write the publishes and positions of this batch into the files, so that they outlive a kill."""
         if self._moved and not self.closed:
             self._store_positions()
         queue.Queue.write_out(self)
@@ -242,7 +228,7 @@ class StreamQueue(queue.Queue):
                 self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
 
     def turn(self):
-        """Deliver to consumers with credit that are behind, then apply retention. Returns octets written."""
+        """Deliver to consumers with credit that are behind, and apply retention. Returns bytes written."""
         if (
             self.ring is not None and self.ring.ready >= READERS
             and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)
@@ -254,7 +240,6 @@ class StreamQueue(queue.Queue):
         return octets
 
     def offer(self, consumer):
-        """Make ``consumer``, which has capacity again, ready for deliveries."""
         if self.ring is None:
             return
         was_ready = consumer.ringed

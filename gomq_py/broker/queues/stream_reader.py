@@ -1,9 +1,8 @@
-"""Stream reader: one consumer's position in a stream, its unsettled messages (StreamFlight), and its
-selection of messages (StreamFilter).
+"""Stream reader: one consumer's position in a stream, its unsettled messages and its filter.
 
 A message's location contains the reader's slot, so that an ack finds the reader without a look-up: slot (16
 bits) << 48 | (offset + 1) (48 bits). broker.features.stream_filter defines the arguments of a filter. Never
-switches.
+switches greenlets.
 """
 from array import array
 
@@ -57,7 +56,7 @@ class StreamReader:
 
     def next(self, message):
         """Fill ``message`` with the next wanted message, without taking it. Returns False at the end of the
-        stream, or after skipping PASSED_OVER messages in this turn.
+        stream, or after skipping PASSED_OVER messages in this delivery round.
         """
         if self.wanted is None:
             return self.cursor.peek(message)
@@ -83,8 +82,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a delivery; ``is_done``: the client has processed it. Returns True if the caller must have
-        the position stored: it has moved for the first time since it was stored.
+        """Settle a delivery; ``is_done``: the client has processed it. Returns True if the position has
+        changed and the caller must store it.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -95,7 +94,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Reset the counts of skipped and damaged messages, after a turn. Returns their cost in octets."""
+        """Reset the counts of skipped and damaged messages. Returns their cost, in bytes of deliveries."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
@@ -109,7 +108,7 @@ class StreamReader:
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
-        """Return the octets of unsettled bodies; 0 for a reader without a StreamFlight."""
+        """Return the size of unsettled bodies in bytes; 0 for a reader without a StreamFlight."""
         return 0 if self.flight is None else self.flight.octets
 
     def describe(self):
@@ -126,8 +125,8 @@ class StreamReader:
 
 
 class StreamFlight:
-    """A reader's unsettled messages in order of offsets, for a reader whose position is stored or whose
-    octets in flight are limited. ``octets``: octets of the bodies in flight; ``count``: entries of the ring.
+    """A reader's unsettled messages in order of offsets. Used when the reader's position is stored or its
+    bytes in flight are limited. ``octets``: bytes of the bodies in flight; ``count``: entries of the ring.
     """
 
     # A ring of 16 octets a message: offset u64, size u64. The highest bit of the size marks a processed
@@ -142,7 +141,7 @@ class StreamFlight:
         self._items = array("Q", bytes(16 * FIRST_ROOM))
 
     def add(self, offset, size):
-        """Add a delivered message; its offset must be the highest so far."""
+        """Add a delivered message, whose offset must be the highest so far."""
         if self.count == self._room:
             self._grow()
         at = self._place(self.count)
@@ -153,8 +152,8 @@ class StreamFlight:
         return 0
 
     def settle(self, offset, is_done=True):
-        """Settle the message at this offset; ``is_done``: it was processed, not returned. Returns True if the
-        oldest message in flight is now a different message.
+        """Settle the message at this offset. Returns True if another message is now the oldest in flight.
+        ``is_done``: the message was processed, not returned.
         """
         # A returned message remains the oldest until a later one is processed: clients return their messages
         # before they disconnect.
@@ -179,7 +178,7 @@ class StreamFlight:
         return self.count < before
 
     def oldest(self):
-        """The offset of the oldest message in flight. Requires ``count`` > 0."""
+        """Return the offset of the oldest message in flight. Requires ``count`` > 0."""
         return self._items[self._place(0)]
 
     def _place(self, index):
@@ -215,9 +214,8 @@ class StreamFlight:
 
 
 class StreamFilter:
-    """Selects the messages that a consumer wants; the broker skips all others. Made by parse_filter().
-
-    ``values``: wanted values as octets; ``conditions``: functions of a message's headers.
+    """Selects the messages that a consumer wants; the broker skips all others. ``values``: wanted values as
+    bytes; ``conditions``: functions of a message's headers. parse_filter() makes it.
     """
 
     __slots__ = ("values", "conditions", "match_unfiltered", "all_values", "any_part")
@@ -230,7 +228,7 @@ class StreamFilter:
         self.any_part = match_type == ANY
 
     def matches(self, message):
-        """True if the message is wanted, or unreadable: the consumer skips unreadable messages."""
+        """True if the message is wanted. Also True for an unreadable message, which the consumer skips."""
         if message.kind == BASIC:
             return self._matches(message, message.buffer, message.properties_at)
         try:
@@ -283,6 +281,6 @@ def headers_of(message):
 
 
 def parse_filter(arguments):
-    """The StreamFilter for a consumer's arguments, or None. Raises ValueError with the reason."""
+    """Return the StreamFilter for a consumer's arguments, or None. Raises ValueError with the reason."""
     wanted = filter_of(arguments)
     return None if wanted is None else StreamFilter(*wanted)

@@ -1,8 +1,8 @@
-"""Stream retention: drops a stream's oldest segments by size or age.
+"""Stream retention: drops a stream's oldest segment files by size or age.
 
-The stream queue calls it when a segment has begun, settings have changed, or the timer has fired. Whole
-segments are dropped, never the newest, so a stream may exceed its limits by up to a segment. The timer runs
-only if a segment will become too old. Never switches.
+Whole segments are dropped, never the newest, so a stream may exceed its limits by up to a segment. The stream
+queue calls this module when a segment has begun, the settings have changed, or the timer has fired. The timer
+runs only if a segment will become too old. Never switches greenlets.
 """
 # Segments dropped before others get their turn: each costs the closing and later the unlinking of a file.
 SLICE = 32
@@ -12,7 +12,7 @@ SLACK_MS = 1000
 
 
 class StreamRetention:
-    """Drops old segments of a stream. ``wake()`` requests a turn of the stream, which calls ``apply``."""
+    """Drops old segments of a stream. ``wake()`` schedules a delivery round, which calls ``apply``."""
 
     def __init__(self, store, timers, wake):
         self._store = store
@@ -22,7 +22,6 @@ class StreamRetention:
         self._max_length = self._max_bytes = self._max_age_ms = None
 
     def configure(self, settings):
-        """Apply new QueueSettings, at the stream's next turn."""
         self._max_length, self._max_bytes, self._max_age_ms = (
             settings.max_length, settings.max_bytes, settings.max_age_ms
         )
@@ -33,7 +32,7 @@ class StreamRetention:
         self._wake()
 
     def apply(self):
-        """Drop the oldest segments while the stream is too large or these are too old, a slice per turn."""
+        """Drop the oldest segments beyond the limits of size and age; at most a slice per delivery round."""
         store = self._store
         store.rolled = False
         octets = 0 if self._max_bytes is None else store.record_bytes()
@@ -48,7 +47,6 @@ class StreamRetention:
         self._wake()
 
     def close(self):
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None

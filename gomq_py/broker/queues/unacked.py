@@ -1,17 +1,18 @@
-"""Unacked: keeps the deliveries that one client session has not settled, by delivery tag.
+"""Unacked: keeps the unsettled deliveries of one client session, by delivery tag.
 
-A session (an AMQP channel) settles a tag here; the tag's entry has the Holder that settles the message with
-its queue. A ring has an entry of 20 octets for each tag from the oldest outstanding to the newest:
+A session, such as an AMQP channel, settles a tag here. The tag's entry names the Holder, which settles the
+message with its queue. A ring has an entry of 20 bytes for each tag from the oldest outstanding to the
+newest:
 
-    offset  octets
+    offset  bytes
     0       8       location in the queue's store; 0: settled, or delivered without need of an ack
     8       4       slot of the holder (a consumer, or the basic.get calls on one queue)
     12      4       delivered at, Unix seconds
     16      4       size of the body
 
-When the ring is full and mostly settled, the outstanding entries of its older half move into the *list
-aside*, 28-octet entries {tag, entry} sorted by tag. So one forgotten message does not make the ring grow with
-every later delivery. An outstanding message costs 20 to 40 octets. Never switches.
+A full ring that is mostly settled moves the outstanding entries of its older half into the *list aside*. That
+list has 28-byte entries {tag, entry}, sorted by tag. So one forgotten message does not make the ring grow
+with every later delivery. An outstanding message costs 20 to 40 bytes. Never switches greenlets.
 """
 from gomq_py import octets
 from gomq_py.broker.features.retry import ACK, LOST, REJECT, TAKE
@@ -59,9 +60,10 @@ class Unacked:
     """A session's unsettled deliveries.
 
         next_tag               the tag of the next delivery
-        count, body_octets     number and octets of all outstanding messages
-        consumer_count         number of outstanding messages without messages from basic.get
-        acked_count, returned_count  numbers of messages acknowledged, and settled in another way
+        count, body_octets     number and bytes of all outstanding messages
+        consumer_count         number of outstanding messages, except those from basic.get
+        acked_count            number of messages acknowledged
+        returned_count         number of messages settled in another way
         redelivered_count      number of redeliveries, counted by the code that delivers
     """
 
@@ -83,9 +85,7 @@ class Unacked:
     # holders
 
     def make_holder(self, queue, consumer):
-        """Make a Holder for a consumer; let_go() frees it. ``consumer`` None: return the Holder of all
-        basic.get calls on ``queue``.
-        """
+        """Make a Holder for a consumer; with None, return the one Holder of basic.get calls on ``queue``."""
         if consumer is None:
             for holder in self.holders:
                 if holder is not None and holder.consumer is None and holder.queue is queue:
@@ -108,7 +108,7 @@ class Unacked:
     # deliveries
 
     def skip(self):
-        """Count a delivery without need of an ack. Returns its delivery tag."""
+        """Use up a delivery tag for a delivery that needs no ack. Returns the tag."""
         tag = self.next_tag
         if tag == self.first_tag:
             self.first_tag += 1
@@ -120,9 +120,8 @@ class Unacked:
         return tag
 
     def add(self, holder, location, size, now_s):
-        """Add a delivery that needs an ack. Returns its delivery tag.
-
-        ``size``: octets of the body; ``now_s``: Unix seconds.
+        """Add a delivery that needs an ack. Returns its delivery tag. ``size``: bytes of the body; ``now_s``:
+        Unix seconds.
         """
         tag = self.next_tag
         if tag - self.first_tag == self.capacity:
@@ -151,10 +150,8 @@ class Unacked:
         return self._find_aside(tag) >= 0
 
     def settle(self, tag, multiple):
-        """Settle a delivery as acknowledged (basic.ack).
-
-        ``multiple``: settle this tag and all tags before it; with tag 0 all outstanding messages. Returns
-        False, without any effect, for an unknown tag; otherwise True.
+        """Settle a delivery as acknowledged (basic.ack). Returns False for an unknown tag, without any
+        effect. ``multiple``: settle this tag and all tags before it; with tag 0 all outstanding messages.
         """
         if not multiple and tag >= self.first_tag and tag < self.next_tag:
             offset = self._offset(tag)
@@ -176,8 +173,8 @@ class Unacked:
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
-        """Remove one delivery and call ``taker(queue, location)``; ``taker`` must have the queue settle the
-        message later. Returns False for an unknown tag, otherwise True.
+        """Remove one delivery and call ``taker(queue, location)``. Returns False for an unknown tag.
+        ``taker`` must have the queue settle the message later.
         """
         self.taker = taker
         try:
@@ -186,8 +183,8 @@ class Unacked:
             self.taker = None
 
     def take_some(self, tag, taker, limit):
-        """Remove up to ``limit`` outstanding deliveries up to ``tag``, the oldest first, and call
-        ``taker(queue, location)`` for each, as take() does. Returns True if more are left.
+        """Remove up to ``limit`` deliveries up to ``tag``, the oldest first. Returns True if more are left.
+        Calls ``taker(queue, location)`` for each, as take() does.
         """
         self.taker = taker
         try:
@@ -202,9 +199,8 @@ class Unacked:
         return self.aside_count > LONG or tag >= self.first_tag + LONG
 
     def settle_some(self, tag, how, limit):
-        """Settle up to ``limit`` outstanding messages up to ``tag``, the oldest first.
-
-        Returns True if more of them are outstanding. ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
+        """Settle up to ``limit`` outstanding messages up to ``tag``, the oldest first. Returns True if more
+        are left. ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
         """
         while limit > 0 and self.aside_count and self._aside_tag(self.aside_first) <= tag:
             self._settle_aside(self.aside_first, how)
@@ -236,8 +232,8 @@ class Unacked:
         return 0
 
     def entries(self, limit):
-        """List up to ``limit`` outstanding messages as (tag, Holder, location, delivered at in Unix seconds,
-        octets of the body), oldest first. Slow; for inspection only.
+        """List up to ``limit`` outstanding messages, oldest first. Slow; for inspection only. An entry is
+        (tag, Holder, location, delivered at in Unix seconds, bytes of the body).
         """
         found = []
         for row in range(self.aside_first, self.aside_end):
@@ -252,11 +248,10 @@ class Unacked:
         return found
 
     def holding(self):
-        """The Holders with unacked messages."""
         return [holder for holder in self.holders if holder is not None and holder.unacked_count]
 
     def queue_of(self, tag):
-        """The queue of an outstanding message; None for an unknown tag."""
+        """Return the queue of an outstanding message; None for an unknown tag."""
         if not self.is_outstanding(tag):
             return None
         if tag >= self.first_tag:
@@ -264,23 +259,20 @@ class Unacked:
         return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
 
     def due_ms(self):
-        """Unix milliseconds at which the first outstanding message exceeds its queue's consumer timeout; 0:
-        never.
-        """
+        """Unix milliseconds at which the first outstanding message exceeds its consumer timeout; 0: never."""
         # Entries are in order of delivery, so the search ends at the first that is young enough: it looks at
         # one entry if all queues have the same timeout.
         self._find_due()
         return self.found_ms
 
     def overdue(self, now_ms):
-        """The Holder of the first message beyond its consumer timeout; None if there is none."""
+        """Return the Holder of the first message beyond its consumer timeout; None if there is none."""
         self._find_due()
         if self.found_ms == 0 or self.found_ms > now_ms:
             return None
         return self.holders[self.found_slot]
 
     def _find_due(self):
-        """Find the message that exceeds its consumer timeout first; set ``found_ms`` and ``found_slot``."""
         self.found_ms = self.found_slot = 0
         shortest_ms = 0
         for holder in self.holders:
@@ -318,11 +310,10 @@ class Unacked:
         return True
 
     def queues(self):
-        """The queues of outstanding messages, as keys of a dict."""
+        """Return the queues of outstanding messages, as keys of a dict."""
         return {holder.queue: None for holder in self.holders if holder is not None and holder.unacked_count}
 
     def memory_octets(self):
-        """Return the octets of memory used by the ring and the list aside."""
         return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))
 
     def _describe(self, at, offset):
@@ -373,7 +364,6 @@ class Unacked:
             holder.settle(location, how)
 
     def _make_room(self):
-        """Free entries in the full ring: enlarge it, or move old outstanding entries to the list aside."""
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
             if self.capacity:
@@ -415,21 +405,21 @@ class Unacked:
         self._advance()
 
     def _aside_tag(self, row):
-        """Return the tag in a row of the list aside; 0 if it is settled."""
+        """Return the tag in a row of ``aside``; 0 if it is settled."""
         at = octets.pointer(self.aside)
         if octets.le64(at, row * ASIDE + 8) == 0:
             return 0
         return octets.le64(at, row * ASIDE)
 
     def _find_aside(self, tag):
-        """Return the row of an outstanding tag in the list aside; -1 if the tag is not in the list."""
+        """Return the row of an outstanding tag in ``aside``; -1 if it is not there."""
         row = self._aside_from(tag)
         if row < self.aside_end and self._aside_tag(row) == tag:
             return row
         return -1
 
     def _aside_from(self, tag):
-        """Return the first row in the list aside whose tag is ``tag`` or higher."""
+        """Return the first row in ``aside`` whose tag is ``tag`` or higher."""
         low = self.aside_first
         high = self.aside_end
         while low < high:
@@ -450,7 +440,6 @@ class Unacked:
         self._release(octets.pointer(self.aside), offset, location, how)
 
     def _tidy_aside(self):
-        """Skip settled rows at the front of the list aside; shrink the list when most rows are settled."""
         if self.aside_count == 0:
             self.aside = None
             self.aside_first = self.aside_end = 0

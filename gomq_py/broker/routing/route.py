@@ -1,8 +1,8 @@
 """Routes: the cached destinations of messages with one exchange and routing key.
 
-The broker makes a Route for a publisher, whose connection caches the Route. The connection's fast publish
-path (the "fast lane") then publishes to all destinations (to_all) without looking at bindings. Messages
-without a route go through broker.verbs.publishing. Never switches.
+The broker makes a Route for a publisher, whose connection caches it. The connection's fast publish path then
+publishes to all destinations (to_all) without looking at bindings. Messages without a route go through
+broker.verbs.publishing. Never switches greenlets.
 """
 from gomq_py import octets
 from gomq_py.hub import scheduler as _scheduler
@@ -20,10 +20,11 @@ ROUTES = 4096
 
 
 class ExchangeState:
-    """Numbers of one exchange for the fast publish path: the ``revision`` of its routes, and four counters:
-    messages in, copies out, unroutable messages, and unroutable messages returned to publishers. A change
-    that may affect a route increments ``revision``; a cached route with an older one is dropped. Each user's
-    permissions have an ExchangeState, too.
+    """Numbers of one exchange for the fast publish path: the ``revision`` of its routes, and four counters.
+
+    The counters are messages in, copies out, unroutable messages, and unroutable messages returned to
+    publishers. A change that may affect a route increments ``revision``; a cached route with an older one is
+    dropped. Each user's permissions have an ExchangeState, too.
     """
 
     __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")
@@ -33,12 +34,11 @@ class ExchangeState:
 
 
 class Destination(_scheduler.TurnTaker):
-    """The target of a route: a queue, or a sink, which has no store (direct reply-to, QoS 0 sessions, event
-    exchanges). hub.scheduler calls its ``turn`` at the end of each socket read that brought it messages.
+    """The target of a route: a queue, or an object without a store, such as direct reply-to.
 
-    ``unable``: the last refusal came from the store, which may accept the message later. ``failed``: the
-    store had a fault, so the last messages may not be on disk. ``declared_by``: the name of the user who
-    declared it, or None.
+    hub.scheduler calls its ``turn`` at the end of each socket read that brought it messages. ``unable``: the
+    last refusal came from the store, which may accept the message later. ``failed``: the store had a fault,
+    so the last messages may not be on disk. ``declared_by``: the name of the user who declared it, or None.
     """
 
     __slots__ = ("durable", "unable", "failed", "declared_by")
@@ -53,14 +53,14 @@ class Destination(_scheduler.TurnTaker):
         self.declared_by = None
 
     def publish(self, message):
-        """Store one message, copying the needed parts. Returns 1: stored; 0: refused; LATER: files must be
-        made first: publish again when ``message.lacking(callback)`` calls back. Never raises because of the
-        message.
+        """Store one message, copying the needed parts. Returns 1 (stored), 0 (refused) or LATER (publish
+        again). After LATER, publish again when ``message.lacking(callback)`` calls back: files are being
+        made. Never raises because of the message.
         """
         return 0
 
     def next_store(self):
-        """The durable store that will take the next message; None if there is no store or it is unknown."""
+        """Return the durable store for the next message; None if it is unknown or there is none."""
         return None
 
     def stores(self):
@@ -85,8 +85,9 @@ class Destination(_scheduler.TurnTaker):
 
 
 class Route:
-    """The cached destinations ``queues`` of messages with one exchange and routing key, each once. Valid
-    until the exchange's bindings or the publisher's permissions change.
+    """The cached destinations ``queues`` of messages with one exchange and routing key, each once.
+
+    Valid until the exchange's bindings or the publisher's permissions change.
 
         permission    an ExchangeState with the revision of the publisher's rights, or None
         watched       name of a header, as a short string: the route holds only for messages with the same
@@ -112,7 +113,7 @@ class Route:
         self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
-        """True if no binding or permission that decides the route has changed since the route was made."""
+        """True if no binding or permission that decides the route has changed since it was made."""
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision
@@ -129,9 +130,9 @@ class Route:
 
 
 class RememberedRoutes:
-    """One connection's cache of routes, by keys in octets, whose form the protocol server chooses.
-    ``ask(key)`` returns a missing Route, or None if such messages must take the general publish path.
-    ``last``: the route found last, or None; ``last_key``: its key, compared before ``find`` is called.
+    """One connection's cache of routes. Keys are bytes, whose form the protocol server chooses. ``ask(key)``
+    returns a missing Route, or None if such messages must take the general publish path. ``last``: the route
+    found last, or None; ``last_key``: its key, compared before ``find`` is called.
     """
 
     __slots__ = ("last", "last_key", "ask", "routes", "most")
@@ -144,13 +145,12 @@ class RememberedRoutes:
         self.last_key = b""
 
     def forget(self):
-        """Drop all routes."""
         self.routes = {}
         self.last = None
         self.last_key = b""
 
     def find(self, at, start, length):
-        """The route for the key at ``at[start:start + length]``; None: use the general publish path."""
+        """Return the route for the key at ``at[start:start + length]``, or None (as for find_key)."""
         return self.find_key(octets.part(at, start, length))
 
     def find_key(self, key):
@@ -171,8 +171,8 @@ class RememberedRoutes:
 
 
 def to_all(message, route):
-    """Publish the message to each destination of the route, in order. Returns ALL if all stored it,
-    SOME_REFUSED if some refused it. Any other answer: a destination answered LATER, and the next were not
+    """Publish the message to each destination of the route, in order. Returns ALL if all stored it.
+    SOME_REFUSED: some refused it. Any other answer: a destination answered LATER, and the next were not
     tried; ``answer >> 1`` is its number, from 1; ``answer & 1`` is 1 if an earlier one refused.
     """
     refused = 0

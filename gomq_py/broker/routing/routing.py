@@ -1,8 +1,7 @@
-"""Routing: finds every queue that a message to an exchange reaches, through bindings between exchanges and
-alternate exchanges, and invalidates cached routes.
+"""Routing: finds every queue that a message to an exchange reaches, and invalidates cached routes.
 
-The part of a vhost that works for each message. A change of an exchange increments the revisions of all
-exchanges that lead to it, which invalidates their routes. A *tee* is a stream that gets copies of all
+Follows bindings between exchanges and alternate exchanges. A change of an exchange increments the revisions
+of all exchanges that lead to it, which invalidates their routes. A *tee* is a stream that gets copies of all
 messages of a queue or exchange; routes contain tees as destinations.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
@@ -29,12 +28,12 @@ class Routing:
         self._teed = {}  # name of a tee stream: {queue or exchange: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
-        """Return a tuple of all queues and sinks that a message to ``exchange`` reaches, each once. Follows
-        exchange bindings, alternate exchanges and set_onward(). Tee streams come last.
+        """Return a tuple of all destinations that a message to ``exchange`` reaches, each once. Streams that
+        only get copies (tees) come last.
 
-        ``more_keys``: keys of CC and BCC; an alternate exchange is used if no key matches. ``left_out``:
-        destinations to leave out, with their tees. ``apart``: a queue whose messages are being moved; it and
-        all tees are left out.
+        Follows exchange bindings, alternate exchanges and set_onward(). ``more_keys``: keys of CC and BCC; an
+        alternate exchange is used if no key matches. ``left_out``: destinations to leave out, with their
+        tees. ``apart``: a queue whose messages are being moved; it and all tees are left out.
         """
         # A tee must not be the only destination that takes a moved message.
         return tuple(self._reach(exchange, routing_key, headers, more_keys, apart, left_out)[0])
@@ -47,14 +46,14 @@ class Routing:
         return self.route(exchange, routing_key, headers, more_keys)
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
-        """Tuple of destinations for these keys; None if the destinations also depend on headers."""
+        """Return a tuple of destinations for these keys; None if they also depend on headers."""
         found = self.route_watching(exchange, routing_key, more_keys=more_keys)
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """Return (destinations, name of a header). The destinations are right for all messages with this key
-        and the same list in that header or, if the name is None, for all messages with this key. Returns None
-        if the destinations depend on headers in another way.
+        """Return (destinations, name of a header), valid for all messages with this key and the same list in
+        that header. With None as the name, the destinations are right for all messages with this key. Returns
+        None if they depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -69,7 +68,7 @@ class Routing:
 
     def route_by_delay(self, exchange, routing_key):
         """Return (destinations of messages without a delay, destinations of messages with a delay) for this
-        key; None if they also depend on other headers.
+        key. None if they also depend on other headers.
         """
         if exchange.deduplication is not None:
             return None
@@ -81,7 +80,7 @@ class Routing:
         return tuple(found), tuple(delayed)
 
     def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
-        """Two dicts used as ordered sets: (destinations, exchanges passed). Arguments as for route()."""
+        """Return two dicts as ordered sets: (destinations, exchanges passed). Arguments as for route()."""
         found = {}
         seen = {exchange: None}
         ahead = [exchange]
@@ -117,7 +116,6 @@ class Routing:
     # tees
 
     def _add_tees(self, found, passed):
-        """Add the tee streams of the destinations ``found`` and the exchanges ``passed`` to ``found``."""
         # Called only if a destination was found: a tee must not hide that no queue takes a publisher's
         # message.
         names = [self._tees.get(destination) for destination in found]
@@ -130,7 +128,7 @@ class Routing:
                 found[stream] = None
 
     def set_tee(self, entity, name):
-        """Make the stream ``name``, which need not exist, the tee of a queue or exchange; None: no tee."""
+        """Copy messages of a queue or exchange to the stream ``name``, if it exists; None ends this."""
         if name == self._tees.get(entity):
             return
         self.forget_tee(entity)
@@ -152,12 +150,12 @@ class Routing:
                 del self._teed[name]
 
     def tee_of(self, entity):
-        """The stream that is the tee of a queue or exchange; None if it has none or the stream is missing."""
+        """Return the stream that gets copies of a queue's or exchange's messages; None without one."""
         stream = self.queues.get(self._tees.get(entity))
         return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
 
     def tee_changed(self, name):
-        """Invalidate routes to which the stream ``name``, just created or deleted, belongs as a tee."""
+        """Invalidate routes that copy messages to the stream ``name``, which was created or deleted."""
         if name in self._teed:
             # Cheaper than routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
@@ -186,9 +184,7 @@ class Routing:
     # onward
 
     def set_onward(self, exchange, onward):
-        """Make ``exchange`` also send every message to the exchange ``onward``, as if ``onward`` were bound
-        to it; None ends this.
-        """
+        """Make ``exchange`` also send every message to the exchange ``onward``; None ends this."""
         # The alternate exchange gets a message if neither the bindings nor ``onward`` have a destination for
         # it.
         if exchange.onward is onward:
@@ -245,16 +241,14 @@ def takes_onward(exchange, keys):
 
 
 def published(message, destinations):
-    """Publish the message to each destination. Returns the destinations whose stores are unable now."""
+    """Publish the message to each destination. Returns the destinations that cannot store it now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]
 
 
 def with_properties(headers, properties):
-    """Return the headers plus those decoded ``properties`` that an exchange may hash, under names that begin
-    with NUL.
-    """
+    """Return the headers plus ``properties`` that an exchange may hash, under names that begin with NUL."""
     # No client's header names do.
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
     return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

@@ -26,8 +26,8 @@ BINDINGS_MAX = 5
 
 
 class Step(NamedTuple):
-    """One step of a message from ``source`` to ``destination`` (a queue, a sink or an exchange). ``binding``:
-    the binding followed, or None; ``why``: the reason, as text.
+    """One step of a message from ``source`` to ``destination``, a queue, an exchange or another Destination.
+    ``binding``: the binding followed, or None; ``why``: the reason, as text.
     """
 
     source: Any
@@ -37,9 +37,9 @@ class Step(NamedTuple):
 
 
 class Trial:
-    """Result of try_out(): ``steps`` in order; ``destinations`` that the message would reach; ``is_whole``:
-    False if there were too many steps to show; ``due_ms``: {delayed exchange: Unix milliseconds until which
-    the message would wait there}.
+    """Result of try_out(): ``steps`` in order, and ``destinations`` that the message would reach.
+    ``is_whole``: False if there were too many steps to show. ``due_ms``: {delayed exchange: Unix milliseconds
+    until which the message would wait there}.
     """
 
     def __init__(self):
@@ -50,8 +50,8 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """The Trial of a message to ``exchange``. ``routing_keys``: its key, then CC's and BCC's. Raises
-    PreconditionFailed. May switch.
+    """Return the Trial of a message to ``exchange``. ``routing_keys``: its key, then CC's and BCC's. Raises
+    PreconditionFailed. May switch greenlets.
     """
     found = Trial()
     if exchange.delayed_store is not None and headers and X_SCHEDULE in headers:
@@ -81,7 +81,7 @@ def try_out(routing, exchange, routing_keys, headers, now_ms):
 
 
 def _steps_from(routing, current, keys, headers, found, now_ms):
-    """Yield the Steps that lead away from the exchange ``current``. May switch."""
+    """Yield the Steps that lead away from the exchange ``current``. May switch greenlets."""
     matched: dict[Any, None] = {}
     judge = current
     if isinstance(current, DelayedExchange):

@@ -1,1 +1,1 @@
-"""Reports what happens in the broker: events, traces, its log as messages, alarms, totals."""
+"""Reports what happens in the broker: events, traces, log messages, alarms, totals."""

@@ -1,8 +1,8 @@
-"""Alarms: report that the broker is short of memory or disk. During an alarm protocol servers stop reading
-from publishers and serve all other clients.
+"""Alarms: report that the broker is short of memory or disk.
 
-The resource watch (or a test) raises and lifts alarms. Publishers resume when the last alarm is lifted. Never
-switches.
+During an alarm protocol servers stop reading from publishers and serve all other clients. The resource watch
+(or a test) raises and lifts alarms. Publishers resume when the last alarm is lifted. Never switches
+greenlets.
 """
 from gomq_py.observability.log import logger
 
@@ -19,8 +19,8 @@ class Alarms:
         self._listeners = []
 
     def subscribe(self, listener):
-        """Call ``listener(reason)`` when publishers must be held (at once if an alarm is on), and
-        ``listener(None)`` when they may resume.
+        """Call ``listener(reason)`` when publishers must wait, and ``listener(None)`` when they may resume.
+        Calls it at once if an alarm is on.
         """
         self._listeners.append(listener)
         if self.reason is not None:

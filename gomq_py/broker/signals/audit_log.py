@@ -1,8 +1,8 @@
-"""Audit log: one line of the log for each user, tag, permission, vhost, policy, parameter, setting, queue and
-exchange that is created, changed or deleted: by whom, by which protocol and from where.
+"""Audit log: one log line for each change of an entity: by which user, by which protocol and from where.
 
-Listens to the broker's events, so that requests of every protocol, imports and the broker's own deletions
-are told alike. Names the parameters but not their values, which may hold passwords. Clients' text is cut, and
+Entities are users, tags, permissions, vhosts, policies, parameters, settings, queues and exchanges. The lines
+come from the broker's events, so that requests of every protocol, imports and the broker's own deletions are
+logged alike. Names the parameters but not their values, which may hold passwords. Clients' text is cut, and
 users other than administrators have a budget of lines, so that none of them fills the disk.
 """
 import logging
@@ -59,15 +59,15 @@ class AuditLog:
 
 
 def _goes_by_itself(subject):
-    """Whether this is a queue or exchange that ends with its client or its last use. RabbitMQ logs no queue
-    at all at level info; RPC clients make such queues many times a second.
+    """True for a queue or exchange that ends with its client or its last use. RabbitMQ logs no queue at level
+    info; RPC clients make such queues many times a second.
     """
     is_exclusive = getattr(subject, "exclusive_owner", None) is not None
     return is_exclusive or bool(getattr(subject, "auto_delete", False))
 
 
 def _is_trusted(actor):
-    """Whether this is an administrator or an import at boot, whose changes are all told."""
+    """True for an administrator or an import at boot, whose changes are all logged."""
     if actor.user is INTERNAL.user:
         return bool(actor.protocol)
     return ADMINISTRATOR in actor.user.tags
@@ -78,7 +78,7 @@ def _who(actor):
 
 
 def told(actor):
-    """An actor as text: the user, the protocol, the address, and the client's name for its connection."""
+    """Format an actor: the user, the protocol, the address, and the client's name for its connection."""
     by_what = f"{actor.protocol} from {actor.peer}" if actor.peer else actor.protocol
     given = getattr(actor, "client_properties", {})
     name = given.get("connection_name") or given.get("client_id")  # a shovel's, too
@@ -92,12 +92,10 @@ def _short(value):
 
 
 def _named(text):
-    """A client's text, quoted and with escapes."""
     return _short(repr(text[:SHOWN_MAX + 1]))
 
 
 def _entity(kind, done):
-    """A line about a queue or an exchange."""
     return lambda entity: f"{kind} {_named(entity.name)} in vhost {_named(entity.vhost)} {done}"
 
 
@@ -127,7 +125,6 @@ def _user_limits(headers):
 
 
 def _rights(kind, done):
-    """A line about a user's permissions or topic permissions."""
     def line(headers):
         place = f"vhost {_named(headers['vhost'])}"
         if "exchange" in headers:

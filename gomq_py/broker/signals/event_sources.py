@@ -1,6 +1,6 @@
 """Turns alarms and changes of users and parameters into events, with RabbitMQ's routing keys and headers.
 
-Alarms, Users and Parameters know nothing of events; they call these objects as callbacks.
+Alarms, Users and Parameters do not know about events; they call these objects as callbacks.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.limits import COMPONENT as LIMITS
@@ -79,7 +79,7 @@ def _policy(headers, _component):
 
 
 class ParameterEvents:
-    """Emits an event about a changed parameter when called. ``value`` is None for a removed parameter;
+    """Emits an event about a changed parameter when called. ``value`` is None for a removed parameter.
     ``vhost`` is the vhost's name, or None for a parameter of the whole broker.
     """
 

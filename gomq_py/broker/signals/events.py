@@ -1,5 +1,4 @@
-"""Event exchange: publishes the broker's events to ``amq.rabbitmq.event`` in the default vhost, if the
-operator has enabled it.
+"""Event exchange: publishes the broker's events to ``amq.rabbitmq.event`` in the default vhost, if enabled.
 
 The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the body is empty. Sources
 of events call ``emit`` with a function that makes the headers. ``emit`` calls the function only if the
@@ -40,8 +39,8 @@ CUT = "(nested too deep to be shown)"
 
 
 class Actor(NamedTuple):
-    """Who acts: a user, the protocol that the request came by, and its client's address ("": none). A
-    ClientConnection has the same attributes, and acts itself.
+    """The user who acts, the protocol of the request, and the client's address ("": none). A ClientConnection
+    has the same attributes, and is used instead of an Actor.
     """
 
     user: Any
@@ -56,9 +55,7 @@ ACTOR: ContextVar = ContextVar("gomq_py.actor", default=INTERNAL)
 
 class Events(Job):
     """Publishes the events of one broker. ``actor``: who acts now in this greenlet, an Actor or a
-    ClientConnection.
-
-    No event is published before ``start``, because entities loaded at boot are not new.
+    ClientConnection. No event is published before ``start``, because entities loaded at boot are not new.
     """
 
     name = "events"
@@ -77,14 +74,13 @@ class Events(Job):
         return ACTOR.get()
 
     def subscribe(self, listener, keys=None):
-        """Call ``listener(key, subjects)`` at each event, or with ``keys`` only at events with these keys.
-        Listeners are called even if the event exchange does not exist. The listener must not switch.
+        """Call ``listener(key, subjects)`` at each event or, with ``keys``, only at events with these keys.
+        Listeners are called even without an event exchange. The listener must not switch greenlets.
         """
         self._listeners.append((listener, keys))
         self._note_keys()
 
     def unsubscribe(self, listener):
-        """Stop calling ``listener``."""
         self._listeners = [one for one in self._listeners if one[0] != listener]
         self._note_keys()
 
@@ -115,12 +111,12 @@ class Events(Job):
             self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
 
     def is_heard(self, key):
-        """Whether emit() with this ``key`` has an effect: a listener or the exchange takes the event."""
+        """True if a listener or the exchange takes events with this ``key``."""
         return self._hears_all or key in self._heard or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
         """Report an event with the routing key ``key``. Listeners get the ``subjects``.
-        ``headers_of(*subjects)`` returns the event's headers, a dict of field values; it is called only if
+        ``headers_of(*subjects)`` returns the event's headers, a dict of field values. It is called only if
         the exchange has a binding.
         """
         # In the headers passwords are hidden (in arguments, client properties and the like), because users
@@ -160,7 +156,6 @@ class Events(Job):
         return None if vhost is None else vhost.exchanges.get(NAME)
 
     def step(self):
-        """Publish a slice of the emitted events. Returns True if more are left."""
         exchange = self._exchange()
         if self._left_out:
             LOG.warning(
@@ -178,7 +173,6 @@ class Events(Job):
         return bool(self._waiting)
 
     def failed(self, error):
-        """Return True if events are left, so that the job goes on."""
         return bool(self._waiting)
 
     def _publish(self, exchange, key, headers):
@@ -204,8 +198,8 @@ def node_name():
 
 
 def told_in_headers(properties):
-    """Encode properties. Tables and arrays in the headers are cut if nested too deep for clients. Raises
-    ValueError or TypeError for a value that a table cannot hold.
+    """Encode properties. Tables and arrays nested too deep for clients are cut. Raises ValueError or
+    TypeError for a value that a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):
@@ -297,8 +291,8 @@ def connection_closed(connection):
 
 
 def logged_in(name, username, socket, peer, protocol, error=""):
-    """Make the headers of ``user.authentication.success`` or, if ``error`` is not empty, of
-    ``user.authentication.failure``. ``name``: the connection's name; ``peer``: the client's (host, port).
+    """Headers of ``user.authentication.success`` or, with ``error``, of ``user.authentication.failure``.
+    ``name``: the connection's name; ``peer``: the client's (host, port).
     """
     headers = {
         "name": username, "connection_name": name, "connection_type": "network", "protocol": protocol,
@@ -310,9 +304,6 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Return the headers with the addresses of both ends: the broker's ``host`` and ``port``, and the
-    client's ``peer_host`` and ``peer_port``, or those that a proxy has announced.
-    """
     try:
         address = socket.getsockname()
     except OSError:  # the socket is closed

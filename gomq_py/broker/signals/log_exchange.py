@@ -45,7 +45,6 @@ class LogExchange(logging.Handler):
         self._scheduler.start(self._job)
 
     def close(self):
-        """Stop publishing, and drop the lines not yet published."""
         self._logger.removeHandler(self)
         self._job.lines.clear()
         super().close()
@@ -82,5 +81,5 @@ class LogLines(Job):
         return False
 
     def failed(self, error):
-        """Return True if lines are left, so that the job goes on. The line at fault is in the log itself."""
+        """Return True if lines are left. The line at fault is in the log itself."""
         return bool(self.lines)

@@ -56,7 +56,7 @@ class ResourceWatch:
         self._greenlet.name = "resource watch"
 
     def stop(self):
-        """Stop checking; alarms stay as they are."""
+        """Stop checking. Alarms stay as they are."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
             self._greenlet = None
@@ -67,17 +67,17 @@ class ResourceWatch:
 
     @property
     def is_silent(self):
-        """Whether the file system has not answered for DISK_PATIENCE_S."""
+        """True if the file system has not answered for DISK_PATIENCE_S."""
         return self._silent
 
     @property
     def disk_limit(self):
-        """The free octets below which the disk alarm is raised."""
+        """The free bytes below which the disk alarm is raised."""
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Seconds until the next check: the time in which memory or disk could reach its limit, within
-        bounds; during an alarm the lower bound.
+        """Return the seconds until the next check: the time in which memory or disk could reach its limit.
+        The result is within bounds; during an alarm the lower bound.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
@@ -100,7 +100,7 @@ class ResourceWatch:
         return over
 
     def judge_disk(self, free, total):
-        """Raise the disk alarm if ``free`` octets are too few, otherwise lift it. Warns if disk runs low."""
+        """Raise the disk alarm if ``free`` bytes are too few, otherwise lift it. Warns if disk runs low."""
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
@@ -116,9 +116,7 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder is gone (None) or is another folder than at boot; otherwise lift
-        it.
-        """
+        """Raise an alarm if the data folder is gone (None) or not the one of boot time; otherwise lift it."""
         # Messages would be lost.
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
@@ -167,7 +165,7 @@ class ResourceWatch:
 
 
 def shown(octets):
-    """Format a count of octets, such as 1.5 GiB or 20 MiB."""
+    """Format a count of bytes, such as 1.5 GiB or 20 MiB."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if abs(octets) >= size:
             return f"{octets / size:.1f} {unit}"

@@ -1,8 +1,7 @@
-"""Totals: keep the counters of deleted queues and exchanges, closed channels and connections, so that the
-sums of a vhost or node never fall.
+"""Totals: keep the counters of deleted entities, so that the sums of a vhost or node never fall.
 
-Each vhost has Totals, and the broker has them for deleted vhosts. The code that deletes an entity adds the
-entity's counters; the HTTP API and metrics read the totals.
+Entities are queues, exchanges, channels and connections. Each vhost has Totals, and the broker has them for
+deleted vhosts. The code that deletes an entity adds its counters; the HTTP API and metrics read the totals.
 """
 from gomq_py.observability.counters import Counters, counted
 
@@ -29,26 +28,24 @@ class Totals(Counters):
         self.queues = {}
 
     def add_queue(self, queue):
-        """Add a deleted queue's counters."""
         self._add_queues(queue.type, [getattr(queue, name) for name in QUEUE_COUNTERS])
         self.queue_deleted += 1
 
     def add_channel(self, channel):
-        """Add a closed channel's counters."""
         self.publishes += channel.publishes
         self.confirmable += channel.published
         self.confirmed += channel.confirmed_count
 
     def add_unkept(self, kind, delivered, dropped):
-        """Add the counts of a client that has gone: messages ``delivered`` to it that no queue stored,
-        counted for the queue type ``kind``; and messages ``dropped``.
+        """Add the counts of a client that has gone. ``delivered``: messages sent to it that no queue stored,
+        counted for the queue type ``kind``. ``dropped``: messages not sent.
         """
         if delivered:
             self._add_queues(kind, of_delivered(delivered))
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Count of messages delivered by deleted queues of this type, plus counts of add_unkept()."""
+        """Count the messages delivered by deleted queues of this type, plus counts of add_unkept()."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 

@@ -2,7 +2,7 @@
 
 Publishes and deliveries call it if ``vhost.tracing`` is on. The exchange, keys (``publish.<exchange>``,
 ``deliver.<queue>``) and headers are RabbitMQ's. The copies themselves, and messages that the broker moves
-(dead letters, delayed messages), are not traced. A failed copy is only logged. Never switches.
+(dead letters, delayed messages), are not traced. A failed copy is only logged. Never switches greenlets.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.names import to_octets, to_text

@@ -1,1 +1,1 @@
-"""A vhost's exchanges, queues and bindings: keeps them, makes them durable, exports and imports them."""
+"""Keeps a vhost's exchanges, queues and bindings: makes them durable, exports and imports them."""

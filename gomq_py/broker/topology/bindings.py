@@ -1,7 +1,7 @@
 """Bindings: keeps the bindings of a vhost's exchanges to queues and exchanges; checks bind and unbind.
 
-Each vhost has a Bindings. A method checks everything first, then writes the definitions log, then changes the
-model, all without switching.
+A method checks everything first, then writes the definitions log, then changes the model. It never switches
+greenlets.
 """
 from base64 import urlsafe_b64encode
 from collections import Counter
@@ -19,7 +19,7 @@ _source_of = attrgetter("source")
 
 
 class Bindings:
-    """One vhost's bindings, except the default exchange's implicit ones. Reports changes to ``events``."""
+    """The bindings of one vhost, except the implicit ones of the default exchange."""
 
     def __init__(self, vhost, events):
         self._vhost = vhost
@@ -27,44 +27,39 @@ class Bindings:
         self._to = {}  # destination: {binding: None}
 
     def bind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """Do a queue.bind; all entities are given by name. ``owner``: the client's connection, for exclusive
-        queues. Returns True if the binding is new. Raises NotFound, AccessRefused, PreconditionFailed,
-        ResourceLocked.
+        """Do a queue.bind. Returns True if the binding is new. ``owner``: the client's connection, for
+        exclusive queues. Raises NotFound, AccessRefused, PreconditionFailed, ResourceLocked.
         """
         source, destination = self._ends(exchange, queue, self._vhost.queue, owner)
         destination.check_binding_from(source)
         return self._bind(source, destination, routing_key, arguments or {})
 
     def bind_exchange(self, destination, source, routing_key, arguments=None):
-        """Do an exchange.bind; both exchanges are given by name. Returns True if the binding is new. Raises
-        NotFound, AccessRefused, PreconditionFailed.
-        """
+        """Do an exchange.bind; True if new. Raises NotFound, AccessRefused, PreconditionFailed."""
         self._vhost.check_not_default(cleaned(destination))
         exchange = self._vhost.exchange
         source, target = self._ends(source, destination, lambda name, _owner: exchange(name), None)
         return self._bind(source, target, routing_key, arguments or {})
 
     def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """Do a queue.unbind; all entities are given by name. Returns True if the binding existed; False if
-        binding, queue or exchange is missing. Raises AccessRefused, ResourceLocked.
+        """Do a queue.unbind. Returns False if binding, queue or exchange is missing. ``owner``: the client's
+        connection, for exclusive queues. Raises AccessRefused, ResourceLocked.
         """
         self._vhost.check_not_default(cleaned(exchange))
         destination = self._vhost.queues.get(cleaned(queue))
         return self._unbind(exchange, destination, routing_key, arguments or {}, owner)
 
     def unbind_exchange(self, destination, source, routing_key, arguments=None):
-        """Do an exchange.unbind; both exchanges are given by name. Returns True if the binding existed; False
-        if the binding or an exchange is missing. Raises AccessRefused.
-        """
+        """Do an exchange.unbind. Returns False if binding or exchange is missing. Raises AccessRefused."""
         self._vhost.check_not_default(cleaned(source))
         self._vhost.check_not_default(cleaned(destination))
         target = self._vhost.exchanges.get(cleaned(destination))
         return self._unbind(source, target, routing_key, arguments or {})
 
     def attach(self, source, destination, routing_key, arguments=None):
-        """Bind a Destination, which may have no name, to the exchange ``source``, without checks. Returns
-        True if the binding is new. Raises OutOfResources, PreconditionFailed if a durable binding cannot be
-        recorded.
+        """Bind the exchange ``source`` to a Destination, without checks. Returns True if the binding is new.
+        The destination may have no name. Raises OutOfResources or PreconditionFailed if a durable binding
+        cannot be recorded.
         """
         return self._bind_checked(Binding(source, destination, routing_key, arguments))
 
@@ -89,13 +84,13 @@ class Bindings:
         self._vhost.routes_changed(binding.source)
 
     def move(self, destination, again):
-        """Replace all bindings to ``destination`` by bindings to ``again``, a reopened queue's object."""
+        """Replace all bindings to ``destination`` by bindings to ``again``, the reopened queue's object."""
         for binding in self._to.pop(destination, ()):
             binding.source.unbind(binding)
             self.add(Binding(binding.source, again, binding.routing_key, binding.arguments))
 
     def remove_from(self, exchange):
-        """Remove the bindings of a deleted exchange, in slices if they are many."""
+        """Remove the bindings of a deleted exchange, in slices if there are many."""
         bindings = exchange.bindings()
 
         def remove_one():
@@ -110,8 +105,8 @@ class Bindings:
         self._vhost.in_slices(remove_one, "removing bindings")
 
     def remove_to(self, destination):
-        """Remove all bindings to a deleted destination, in slices if they are many, and delete the
-        auto-delete exchanges that had no other binding. The destination gets no message from this call on.
+        """Remove all bindings to a deleted destination, in slices if there are many. The destination gets no
+        message from this call on. Auto-delete exchanges without another binding are deleted.
         """
         bindings = list(self._to.pop(destination, ()))
         if not bindings:
@@ -195,8 +190,8 @@ class Bindings:
 
 
 class Binding:
-    """A binding of ``source``, an Exchange, to ``destination``, a queue, Exchange or sink. Two bindings of
-    one source with equal ``identity`` are the same binding.
+    """A binding of ``source``, an Exchange, to ``destination``, a queue, an Exchange or another Destination.
+    Two bindings of one source are the same if their ``identity`` is equal.
     """
 
     __slots__ = ("source", "destination", "routing_key", "arguments", "identity")
@@ -215,7 +210,7 @@ class Binding:
 
     @property
     def destination_type(self):
-        """"exchange" or "queue"; a sink, which has no store, counts as a queue."""
+        """"exchange" or, for any other destination, "queue"."""
         return "exchange" if isinstance(self.destination, Exchange) else "queue"
 
     @property
@@ -236,14 +231,14 @@ class Binding:
 
 
 def escaped(routing_key):
-    """Percent-encode a routing key for a ``properties_key``, as RabbitMQ does: ``+`` for a space. ``~`` is
-    encoded, too, because ``~`` separates the routing key from the digest.
+    """Percent-encode a routing key for a ``properties_key``, as RabbitMQ does: ``+`` for a space. Also
+    encodes ``~``, which separates the routing key from the digest.
     """
     return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
 
 
 def identity_of(destination, routing_key, arguments):
-    """A hashable value, equal for two bindings of one source if and only if they are the same."""
+    """Return a hashable value that is equal for two bindings of one source if they are the same."""
     return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
 
 
@@ -254,7 +249,7 @@ def _same(value):
 
 
 def frozen(value):
-    """Make a decoded field value hashable: tables lose their order, and True differs from 1."""
+    """Make a decoded field value hashable. Tables lose their order, and True differs from 1."""
     if isinstance(value, dict):
         return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=lambda entry: entry[0]))
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Definitions: exports everything that operators have set up, as RabbitMQ's JSON, and imports files of this
-broker, RabbitMQ or LavinMQ.
+"""Definitions: exports the broker's definitions as RabbitMQ's JSON, and imports them.
 
-Used by the HTTP API and at boot (first_import). An import only adds: existing entities stay unchanged.
-Entries that differ from existing entities, and entries of kinds unsupported here, are reported.
+Imports files of this broker, RabbitMQ or LavinMQ, for the HTTP API and at boot (first_import). An import only
+adds: existing entities stay unchanged. Entries that differ from existing entities are reported, and so are
+entries of unsupported kinds.
 """
 from base64 import b64decode, b64encode
 from datetime import datetime
@@ -42,12 +42,12 @@ _HASHES_BY_SIZE = {
 # export
 
 def exported(broker):
-    """The definitions of the whole broker, as a dict ready for JSON."""
+    """Return the definitions of the whole broker, as a dict ready for JSON."""
     return {key: value if isinstance(value, str) else list(value) for key, value in sections(broker)}
 
 
 def sections(broker):
-    """Yield the keys of the broker's definitions with their values: (key, text or iterator of entries)."""
+    """Yield the broker's definitions as (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
     yield from header("cluster", original_cluster_name=broker.cluster_name).items()
     yield "users", map(_user, list(broker.users))
@@ -78,7 +78,7 @@ def _of_all(vhosts, entries):
 
 
 def header(definition_format, **origin):
-    """The entries of an export that name the broker and version that wrote it."""
+    """Return the entries of an export that name the broker and version that wrote it."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
         "product_version": __version__, "rabbitmq_definition_format": definition_format, **origin,
@@ -103,7 +103,6 @@ def _rights(users, key):
 
 
 def _parameters(vhost):
-    """Yield a vhost's parameters, operator policies and limits, but not its policies."""
     for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
@@ -129,7 +128,6 @@ def _queues(vhost):
 
 
 def _is_definition(queue):
-    """True if exports contain this queue: it is neither exclusive nor an MQTT session's."""
     return queue.exclusive_owner is None and not queue.is_state
 
 
@@ -165,7 +163,7 @@ _OF_A_VHOST = {
 
 
 def jsonable(value):
-    """Convert a field value for JSON: octets to text or base64, timestamps to seconds, decimals to floats."""
+    """Convert a field value for JSON: bytes to text or base64, timestamps to seconds, decimals to floats."""
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -181,7 +179,7 @@ def jsonable(value):
 
 
 def with_octets(value):
-    """Convert texts in jsonable()'s base64 form back to octets, in a value from JSON."""
+    """Convert texts in jsonable()'s base64 form back to bytes, in a value from JSON."""
     if isinstance(value, dict):
         return {key: with_octets(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -197,8 +195,8 @@ def with_octets(value):
 # import
 
 class Report:
-    """The result of an import. ``imported``: {name of a list in the file: count of entries}. Lists of texts
-    for the operator, each about one entry: ``changed``, ``ignored`` (unsupported), ``refused``.
+    """The result of an import. ``imported``: {name of a list in the file: count of entries}. ``changed``,
+    ``ignored`` (unsupported) and ``refused`` are lists of texts for the operator, each about one entry.
     """
 
     def __init__(self):
@@ -209,11 +207,9 @@ class Report:
 
     @property
     def problems(self):
-        """The texts about entries that were refused or ignored."""
         return [*self.refused, *self.ignored]
 
     def as_json(self):
-        """Return the report as a dict for the HTTP API."""
         return {
             "imported": self.imported, "changed": self.changed, "ignored": self.ignored,
             "refused": self.refused, "problems": self.problems,
@@ -234,11 +230,9 @@ class Importer:
         self._report = Report()
 
     def run(self, definitions, keep=True):
-        """Import all entries and return the Report. Raises DefinitionsError, before any change, if the
-        definitions are malformed; OSError. May switch.
-
-        ``keep=False``: empty the lists in ``definitions`` on the way, because freeing 100 000 queues with
-        their bindings at once takes 60 ms.
+        """Import all entries and return the Report. May switch greenlets. Malformed definitions raise
+        DefinitionsError before any change. Raises OSError. ``keep=False``: empty the lists in ``definitions``
+        meanwhile, because freeing 100 000 queues with their bindings at once takes 60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
@@ -286,7 +280,6 @@ class Importer:
         return work
 
     def _is_in_bounds(self, key, entry):
-        """True if an entry keeps the limits of depth and length; otherwise False, and it is reported."""
         parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
         try:
             for name, part in parts:
@@ -469,7 +462,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """The algorithm of a password hash, by its size: RabbitMQ's files before 3.6 do not name it."""
+    """Guess the algorithm of a password hash by its size: RabbitMQ's files before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:

@@ -1,4 +1,7 @@
-"""Delayed reopening: reopens the message store of a delayed exchange after a fault. Never switches."""
+"""Delayed reopening: reopens the message store of a delayed exchange after a fault.
+
+Never switches greenlets.
+"""
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.timers import RetryJob
 from gomq_py.observability.log import logger
@@ -7,8 +10,8 @@ LOG = logger("broker")
 
 
 class Reopening(RetryJob):
-    """Job that reopens the store of a delayed exchange after a fault, loads its messages in slices, and
-    retries later if that fails. ``make(store)`` returns a DelayQueue over the store.
+    """Job that reopens the store of a delayed exchange after a fault, and loads its messages in slices.
+    Retries later if that fails. ``make(store)`` returns a DelayQueue over the store.
     """
 
     name = "opening a delayed store again"

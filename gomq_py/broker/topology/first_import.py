@@ -1,8 +1,7 @@
 """First import: imports the file of the setting load_definitions, once in the life of a data folder.
 
-Called by the node at boot; uses definitions. An import at each boot, or for each promoted follower, would
-bring back entities deleted since. Later boots only compare the file with the imported one, and a difference
-is only logged.
+The node calls it at boot. An import at each boot, or for each promoted follower, would bring back deleted
+entities. Later boots only compare the file with the imported one, and log a difference.
 """
 import json
 import os
@@ -20,9 +19,9 @@ _PIECE_OCTETS = 1 << 20  # of a file at a time: exports of large brokers have so
 
 
 def import_once(broker, path):
-    """Import a file of definitions, unless this data folder has already imported a file; then log a warning
-    if ``path`` is a different file. Blocks; may switch. Raises DefinitionsError and, if the disk fails,
-    OSError; the next boot then imports again.
+    """Import a file of definitions, once in the life of the data folder. Later calls only log whether the
+    file is another one. Raises DefinitionsError; OSError if the disk fails. After an error the next boot
+    imports again. Blocks; may switch greenlets.
     """
     path, parameters = os.path.abspath(path), broker.parameters
     if IMPORTED in parameters.internal:
@@ -38,8 +37,8 @@ def import_once(broker, path):
 
 
 def load(broker, path):
-    """Import a definitions file at boot; entries that fail are logged. Returns the SHA-256 of the file as
-    hexadecimal digits. Blocks; may switch. Raises DefinitionsError with a line for the operator.
+    """Import a definitions file at boot. Returns the SHA-256 of the file as hexadecimal digits. Entries that
+    fail are logged. Raises DefinitionsError. Blocks; may switch greenlets.
     """
     try:
         with open(path, "rb") as file:
@@ -68,7 +67,6 @@ def load(broker, path):
 
 
 def _compare(path, note):
-    """Log whether the file at ``path`` is the imported file, known from ``note`` (global_names.IMPORTED)."""
     if not isinstance(note, dict):
         note = {"path": note}
     imported, digest = note.get("path"), _digest_of(path)
@@ -86,7 +84,7 @@ def _compare(path, note):
 
 
 def _digest_of(path):
-    """The SHA-256 of a file as hexadecimal digits; None if it cannot be read or is no regular file."""
+    """Return the SHA-256 of a file as hexadecimal digits; None if it is unreadable or no regular file."""
     # A pipe could block the boot.
     if not os.path.isfile(path):
         return None

@@ -1,8 +1,8 @@
 """Kinds: the register of exchange types, queue types, predeclared exchanges and callbacks of one broker.
 
 The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds. Servers
-that keep clients' state in queues (MQTT) may register more before the first vhost is made. Vhosts, the queue
-factory, recovery and exports use the Kinds, and know no type by name.
+that keep clients' state in queues, such as MQTT, may register more before the first vhost is made. Vhosts,
+the queue factory, recovery and exports know no type by name; they ask the Kinds.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,11 +53,9 @@ class QueueKind:
 
 
 class Kinds:
-    """The register of one broker.
-
-    ``predeclared``: (name, type, internal) of the durable exchanges that every vhost has.
-    ``reserved_prefixes``: prefixes of names that clients may not create, besides ``amq.``. ``components``:
-    {name: Component} of parameters (broker.policies.parameters).
+    """The register of one broker. ``predeclared``: (name, type, internal) of the durable exchanges that every
+    vhost has. ``reserved_prefixes``: prefixes of names that clients may not create, besides ``amq.``.
+    ``components``: {name: Component} of parameters (broker.policies.parameters).
     """
 
     def __init__(self):
@@ -89,7 +87,6 @@ class Kinds:
             self._not_declarable.add(kind.type)
 
     def add_queue_kind(self, kind):
-        """Register a queue type."""
         assert kind.name not in self._queue_kinds, kind.name
         self._queue_kinds[kind.name] = kind
 
@@ -102,34 +99,36 @@ class Kinds:
         self.reserved_prefixes += (prefix,)
 
     def on_vhost(self, made, gone=None):
-        """Call ``made(vhost)`` for each new or recovered vhost, which then has only its predeclared
-        exchanges, and ``gone(vhost)`` once all contents of a deleted vhost are removed. Neither may switch.
+        """Call ``made(vhost)`` for each vhost that is created or recovered, and ``gone(vhost)`` for each
+        deleted one. At the first call the vhost has only its predeclared exchanges, at the second nothing.
+        Neither function may switch greenlets.
         """
         self._on_vhost.append(made)
         if gone is not None:
             self._on_vhost_gone.append(gone)
 
     def on_exchange(self, added):
-        """Call ``added(vhost, exchange)``, which must not switch, for each new or recovered exchange."""
+        """Call ``added(vhost, exchange)`` for each new or recovered exchange. Must not switch greenlets."""
         self._on_exchange.append(added)
 
     def on_policies(self, told):
-        """Call ``told(vhost, entity)``, which must not switch, when the policies in force of a queue or
-        exchange were computed: at its start, and at each change of policies.
+        """Call ``told(vhost, entity)`` when the policies that apply to a queue or exchange were computed.
+        That is at its start and at each change of policies. The function must not switch greenlets.
         """
         self._on_policies.append(told)
 
     def add_component(self, component, handler):
-        """Register ``handler``, a Component (broker.policies.parameters), for the parameters of
-        ``component``. At boot it gets the stored parameters when all vhosts exist.
+        """Register ``handler``, a Component, for the parameters of ``component``. At boot it gets the stored
+        parameters when all vhosts exist.
         """
         self.components[component] = handler
 
     def add_store(self, name, opened):
         """Let vhosts have a message store of this name (OwnStores.make), besides the stores of queues.
 
-        At boot ``opened(vhost, store)``, which must not switch, gets the store of an earlier run, or None if
-        it cannot be opened. All other entities of the vhost, and stores registered earlier, are open by then.
+        At boot ``opened(vhost, store)``, which must not switch greenlets, gets the store of an earlier run,
+        or None if it cannot be opened. All other entities of the vhost, and stores registered earlier, are
+        open by then.
         """
         assert name not in self._stores, name
         self._stores[name] = opened
@@ -137,27 +136,23 @@ class Kinds:
     # for vhosts, the queue factory, recovery and exports
 
     def vhost_made(self, vhost):
-        """Call the ``made`` functions given to on_vhost()."""
         for made in self._on_vhost:
             made(vhost)
 
     def vhost_gone(self, vhost):
-        """Call the ``gone`` functions given to on_vhost()."""
         for gone in self._on_vhost_gone:
             gone(vhost)
 
     def exchange_added(self, vhost, exchange):
-        """Call the functions given to on_exchange()."""
         for added in self._on_exchange:
             added(vhost, exchange)
 
     def policies_looked_at(self, vhost, entity):
-        """Call the functions given to on_policies()."""
         for told in self._on_policies:
             told(vhost, entity)
 
     def store_opened(self, name):
-        """The function ``opened`` given to add_store() for this name. Raises LookupError."""
+        """Return the function ``opened`` given to add_store() for this name. Raises LookupError."""
         return self._stores[name]
 
     def stores_in_order(self, by_name):
@@ -166,14 +161,14 @@ class Kinds:
         return {**ours, **by_name}
 
     def exchange_type(self, name):
-        """The class for the name of an exchange type. Raises UnknownType."""
+        """Return the class for the name of an exchange type. Raises UnknownType."""
         kind = self._exchange_types.get(name)
         if kind is None:
             raise _unknown_exchange_type(name)
         return kind
 
     def declarable_exchange_type(self, name):
-        """The class for an exchange type that clients may declare. Raises UnknownType for any other type."""
+        """Return the class for an exchange type that clients may declare. Raises UnknownType."""
         if name in self._not_declarable:
             raise _unknown_exchange_type(name)
         return self.exchange_type(name)
@@ -187,12 +182,12 @@ class Kinds:
         return kind
 
     def left_out(self, name):
-        """Return the set of policy keys without meaning for the queue type ``name``; empty for exchanges."""
+        """Return the policy keys without meaning for the queue type ``name``; empty for exchanges."""
         kind = self._queue_kinds.get(name)
         return frozenset() if kind is None else kind.left_out
 
     def is_state(self, arguments):
-        """True if these are arguments of queues that hold MQTT sessions; False for an unknown type."""
+        """True if these are arguments of queues that hold MQTT sessions. False for an unknown type."""
         kind = self._queue_kinds.get(queue_type_of(arguments))
         return kind is not None and kind.is_state
 

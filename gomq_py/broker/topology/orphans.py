@@ -1,5 +1,6 @@
-"""Orphans: at boot removes, or moves to quarantine, folders under ``queues`` that belong to no queue in the
-definitions. The queue factory calls it after all queues are opened. It blocks.
+"""Orphans: removes folders of queues that no longer exist, or moves them to quarantine.
+
+The queue factory calls it at boot, after all queues are opened. Blocks.
 """
 import os
 
@@ -13,7 +14,7 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
     """Remove the folders of deleted queues, and move unknown folders to quarantine for the operator.
 
         known     folders of existing queues, which stay
-        named     incarnations (folder ids) in the log: other folders of these ids are of deleted queues
+        named     folder ids in the log: other folders of these ids are of deleted queues
         listed    contents of each folder at the last orderly stop
 
     Also quarantined: folders that had messages at the last orderly stop and, if the log has lost records, all
@@ -59,7 +60,6 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
 
 def _sums_by_folder(root, listed):
-    """Return {queue's folder: count of its messages}, the sum over that folder and its subfolders."""
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])

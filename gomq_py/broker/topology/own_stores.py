@@ -1,7 +1,7 @@
-"""Own stores: message stores of a vhost that belong to no queue or exchange, such as for MQTT. Other packages
-make them under names that they have registered (Kinds.add_store).
+"""Own stores: message stores of a vhost that belong to no queue or exchange, such as those for MQTT.
 
-The vhost has an OwnStores, which uses the queue factory. The definitions log contains the stores' names.
+Other packages make the stores under names that they have registered (Kinds.add_store). The definitions log
+contains the stores' names.
 """
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import OutOfResources, Refused
@@ -21,7 +21,7 @@ class OwnStores:
         self._is_closed = False  # the broker is stopping
 
     def make(self, name):
-        """The MessageStore of this name, made and recorded if it is missing. Raises OutOfResources."""
+        """Return the MessageStore of this name; a missing one is made and recorded. Raises OutOfResources."""
         vhost = self._vhost.name
         if name not in self._stores:
             if self._vhost.is_gone:
@@ -42,7 +42,7 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Make and return a new store in place of a failed one, removing its files. Raises OutOfResources."""
+        """Make and return a new store in place of a failed one, whose files go. Raises OutOfResources."""
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)
@@ -55,7 +55,7 @@ class OwnStores:
         return store
 
     def reopen(self, name, done):
-        """Reopen a store that a fault has closed, then call ``done(store, error)``; one of the two is None.
+        """Reopen a store that a fault has closed, then call ``done(store, error)``. One of the two is None.
         ``done`` is not called if the vhost is closed or deleted meanwhile.
         """
         if self._is_closed:
@@ -86,7 +86,7 @@ class OwnStores:
         opened(self._vhost, store)
 
     def closed(self):
-        """The names of the stores that a fault has closed."""
+        """List the names of the stores that a fault has closed."""
         return [
             name for name, (store, _) in self._stores.items() if store is None or store.failure is not None]
 
@@ -94,14 +94,12 @@ class OwnStores:
         return list(self._stores)
 
     def opened(self):
-        """List the stores that could be opened."""
         return [store for store, _ in self._stores.values() if store is not None]
 
     def incarnations(self):
         return [incarnation for _, incarnation in self._stores.values()]
 
     def record_of(self, name):
-        """Return the record of this store for the definitions log."""
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):

@@ -1,9 +1,9 @@
 """Queue factory: makes queues with their stores, and removes the files of deleted queues.
 
-Vhosts call it; it uses storage and queues. A durable queue's folder is named after vhost, queue and
-*incarnation*, a random number, so that its files never meet those of a later queue of the same name. A
-deletion is logged first; once the log is on disk, the files are removed. After a crash in between, the next
-boot removes the folder that the log names as deleted. Folders that the log does not name are quarantined.
+A durable queue's folder is named after vhost, queue and *incarnation*, a random number. So its files never
+meet those of a later queue of the same name. A deletion is logged first; once the log is on disk, the files
+are removed. After a crash in between, the next boot removes the folder that the log names as deleted. Folders
+that the log does not name are quarantined.
 
 Code for streams, quorum queues, priority queues and delayed exchanges is imported when the first one is made.
 Code for limits is always imported, because a policy may add limits to existing queues at any time.
@@ -44,11 +44,9 @@ SAID_GONE = 5
 
 
 class QueueFactory:
-    """Makes the queues of one broker, with their stores, and removes deleted ones.
-
-    ``pool``, which recycles segment files, is set before the first queue is made; ``scheduler`` schedules the
-    queues' deliveries; ``on_idle(queue)`` is called with each expired queue. ``kinds``: a Kinds, the register
-    of types.
+    """Makes the queues of one broker, with their stores, and removes deleted ones. ``pool`` recycles segment
+    files; it is set before the first queue is made. ``scheduler`` schedules the queues' deliveries.
+    ``on_idle(queue)`` is called with each expired queue. ``kinds``: the register of types.
     """
 
     def __init__(
@@ -81,13 +79,13 @@ class QueueFactory:
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """Stop removing files when the broker stops; the next boot removes the files left."""
+        """Stop removing files when the broker stops. The next boot removes the files left."""
         self._is_closed = True
         self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """Make a new queue or, if ``incarnation`` is given, recover a queue from its files. Raises
-        UnknownType and OutOfResources before any file is touched; OSError, StoreError.
+        """Make a new queue or, with ``incarnation``, recover a queue from its files. Raises UnknownType and
+        OutOfResources before any file is touched; OSError, StoreError.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -131,8 +129,8 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """Make a new queue over the files of a closed queue; a transient queue is empty then. Returns None if
-        ``is_wanted()`` is False after the files are read. Raises OSError, StoreError. May switch.
+        """Make a new Queue over the files of a closed queue. A transient queue is empty then. Returns None if
+        ``is_wanted()`` is False after the files are read. Raises OSError, StoreError. May switch greenlets.
         """
         # The queue may be deleted meanwhile.
         if queue.store is not None:
@@ -161,8 +159,7 @@ class QueueFactory:
 
     @contextmanager
     def _reopening(self, folder):
-        """Context manager for the recovery of a store's files; a removal of their folder waits until its end.
-        """
+        """Context manager that delays the removal of a folder while its files are recovered."""
         self._held_removals[folder] = []
         try:
             yield
@@ -171,7 +168,6 @@ class QueueFactory:
                 self._removals.add(*removal)
 
     def _remove_folder(self, folder, store, *arguments):
-        """Have a folder removed, now or once its recovery is over."""
         removal = (store, folder, *arguments)
         if folder in self._held_removals:
             self._held_removals[folder].append(removal)
@@ -219,12 +215,12 @@ class QueueFactory:
         return store
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
-        """Make the message store of a delayed exchange, or recover it if ``incarnation`` is given. Raises
+        """Make the message store of a delayed exchange or, with ``incarnation``, recover it. Raises
         OutOfResources before any file is touched; OSError, StoreError.
 
-        ``route_of(exchange, routing_key)`` returns the Route of due messages, or None: then ``route(exchange,
-        message, headers, pending)`` is called for each due message. ``changed(exchange)`` is called when a
-        fault has closed a durable store, which is reopened later.
+        ``route_of(exchange, routing_key)`` returns the Route of due messages, or None. After None,
+        ``route(exchange, message, headers, pending)`` is called for each due message. ``changed(exchange)``
+        is called when a fault has closed a durable store, which is reopened later.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -264,8 +260,8 @@ class QueueFactory:
             pass
 
     def reopen_delayed_store(self, exchange, done):
-        """Reopen a delayed exchange's store after a fault, then call ``done(store, error)`` in the hub; one
-        of the two arguments is None. Does nothing once the exchange is deleted or the broker stops.
+        """Reopen a delayed exchange's store after a fault, then call ``done(store, error)``. One of the two
+        is None. Does nothing if the exchange was deleted or the broker stops.
         """
         before = exchange.delayed_store
         if not self.has_delayed_store(exchange, before):
@@ -283,7 +279,7 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """True if ``one`` is the exchange's present store, and the exchange and broker still exist."""
+        """True if ``one`` is still the exchange's present store, and the broker does not stop."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
@@ -307,8 +303,8 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """Make a vhost's own store (see OwnStores) or, if ``incarnation`` is given, recover it. Returns
-        (store, incarnation). Raises StoreError.
+        """Make a vhost's own store (see OwnStores) or, with ``incarnation``, recover it. Returns (store,
+        incarnation). Raises StoreError.
         """
         recovered = incarnation is not None
         incarnation, folder = self._place(vhost, name, True, incarnation)
@@ -323,8 +319,7 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault; then call ``done(store, None)`` or ``done(None, error)``.
-        """
+        """Reopen a vhost's own store after a fault, then call ``done(store, error)``; one of them is None."""
         if store is not None:
             store.listener = None
             store.close()
@@ -346,7 +341,7 @@ class QueueFactory:
         self._remove_files(store, self._folder(vhost, name, incarnation), incarnation, _own(vhost, name))
 
     def incarnation_of(self, queue):
-        """Return the incarnation (16 octets that identify the folder) of a durable queue or DelayQueue."""
+        """Return the folder id (16 bytes) of a durable queue or DelayQueue."""
         return self._incarnations[queue]
 
     def configure(self, queue, settings):
@@ -370,8 +365,8 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason, target_of=None):
-        """Cancel the consumers of a deleted queue, and remove its files later. ``target_of``: gives its
-        messages new destinations (Queue.redistribution), or None.
+        """Cancel the consumers of a deleted queue, and remove its files later. ``target_of``
+        (Queue.redistribution) gives its messages new destinations, or is None.
         """
         # The files go once the log, its last dead letters and the redistributed messages are on disk.
         if queue.durable:
@@ -408,7 +403,7 @@ class QueueFactory:
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Give limits to a queue that got a message with an expiration, so that it checks for expiry."""
+        """Give the queue limits, because it got a message that expires."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
@@ -458,7 +453,6 @@ def part(queue):
 
 
 def _say_gone(whose, report):
-    """Log which files, with how many messages, have disappeared since the last orderly stop."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
         LOG.error(

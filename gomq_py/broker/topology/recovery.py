@@ -1,9 +1,8 @@
-"""Recovery: at boot restores vhosts, exchanges, queues and bindings from the definitions log.
+"""Recovery: restores vhosts, exchanges, queues and bindings from the definitions log at boot.
 
-replay() reads all records into plain descriptions; restore() then makes what they describe. So a queue that
-was declared and deleted a thousand times costs nothing. A definition that cannot be restored (an unknown
-exchange type, a binding without an end) never stops a boot: its record is logged and returned, so that the
-caller can keep it.
+replay() reads all records into plain descriptions; restore() then makes the entities. So a queue that was
+declared and deleted a thousand times costs nothing. A definition that cannot be restored, such as a binding
+without an end, never stops a boot. Its record is logged and returned, so that the caller can keep it.
 """
 from functools import partial
 
@@ -21,7 +20,7 @@ SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """Collects the log's records about a vhost: its own, and the latest of each exchange, queue..."""
+    """Collects the log's records about a vhost: its own, and the latest of each of its entities."""
 
     def __init__(self):
         self.record = None
@@ -114,8 +113,8 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """Yield the records unchanged. Meanwhile collect names of deleted vhosts as keys of ``deleted``, and all
-    incarnations (folder ids) in the set ``incarnations``.
+    """Yield the records unchanged, and note deletions. Collects names of deleted vhosts as keys of
+    ``deleted``, and all folder ids in the set ``incarnations``.
     """
     for record in records_:
         if record.get("incarnation"):
@@ -146,8 +145,8 @@ def _take_over(record, vhosts, parameters):
 
 
 def restore(vhost, description, parameters):
-    """Restore a vhost's entities from its description in a new, empty vhost. For boot; blocks. Returns the
-    records that could not be used; each is logged.
+    """Restore a vhost's entities from its description in a new, empty vhost. Returns the records that could
+    not be used; each is logged. Blocks.
     """
     # Notes and parameters first, so that policies apply from the start; then exchanges, queues, bindings, own
     # stores.
@@ -170,7 +169,6 @@ def restore_global_parameters(parameters, values):
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, record, *arguments)`` for each record. Returns a list of those that failed."""
     left_out = []
     for key, record in definitions.items():
         try:
@@ -241,11 +239,12 @@ def _restore_store(name, record, vhost):
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
-    """Yield a function for each durable definition, which returns its present record, or None if it is gone.
-    Yield None for each transient definition, so that the caller can pause. Definitions may change meanwhile.
+    """Yield a function for each durable definition. It returns the definition's present record, or None if it
+    is gone.
 
-    ``being_removed()``, called at the end, returns the incarnations of deleted entities whose folders may
-    still exist; they get records, too.
+    Yields None for each transient definition, so that the caller can pause. Definitions may change meanwhile.
+    ``being_removed()``, called at the end, returns the folder ids of deleted entities whose folders may still
+    exist; they get records, too.
     """
     for values in (parameters.global_, parameters.internal):
         for name in list(values):
@@ -302,14 +301,12 @@ def _exchange_record(vhost, exchange):
 
 
 def _queue_record(vhost, queue):
-    """Return the record of the queue of this name; None if there is none, or it is not durable."""
     # A restarted queue is another object of the same name.
     now = vhost.queues.get(queue.name)
     return None if now is None or not now.durable else vhost.queue_record(now)
 
 
 def _binding_record(vhost, binding):
-    """Return a binding's record, or None if it is gone or not durable."""
     # Its destination may be a restarted queue, which is another object of the same name.
     source = binding.source
     if vhost.exchanges.get(source.name) is not source:
@@ -322,7 +319,7 @@ def _binding_record(vhost, binding):
 
 
 def text(value):
-    """Return a name from a record as str; names that are not UTF-8 are octets there."""
+    """Return a name from a record as str. Names that are not UTF-8 are bytes there."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 

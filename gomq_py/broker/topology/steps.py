@@ -1,6 +1,6 @@
 """Steps: makes long changes of a vhost's model in slices, and removes the contents of a deleted vhost.
 
-Once a vhost's deletion is in the log, clients do not find the vhost any more, and declares by its connected
+Once a vhost's deletion is in the log, clients do not find the vhost any more. Declares by its connected
 clients are not logged. After a crash the next boot removes the folders and permissions that are left.
 """
 import time
@@ -15,7 +15,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Job that calls ``step()`` until it returns False, despite errors. Events name its creator."""
+    """Job that calls ``step()`` until it returns False, despite errors. Events name the user who began it."""
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -29,7 +29,7 @@ class Steps(Job):
         return self._events.on_behalf_of(self._actor, self.some)
 
     def some(self):
-        """Do a slice of the steps. Returns True if more steps are left."""
+        """Do a slice of the steps. Returns True if more are left."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -41,8 +41,8 @@ class Steps(Job):
 
 
 class VHostDeletion(Job):
-    """Closes a deleted vhost's ``connections``, removes contents and permissions, and calls ``done()``.
-    Events name its creator. ``counts``: of the queues, and of the exchanges that users have declared.
+    """Closes a deleted vhost's ``connections``, removes its contents and permissions, then calls ``done()``.
+    Events name the user who deleted it. ``counts``: (queues, exchanges that users have declared).
     """
 
     name = "deleting a vhost"
@@ -61,7 +61,6 @@ class VHostDeletion(Job):
         self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):
-        """Do a slice of the deletion. Returns True if more is left."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -69,7 +68,6 @@ class VHostDeletion(Job):
         return False
 
     def failed(self, error):
-        """Return True, so that the job goes on."""
         # Only ``done()`` can have failed.
         return True
 
@@ -79,7 +77,7 @@ class VHostDeletion(Job):
             pass
 
     def wait(self):
-        """Wait until all contents of the vhost are removed. May switch."""
+        """Wait until all contents of the vhost are removed. May switch greenlets."""
         self._over.wait()
 
     def _step(self):

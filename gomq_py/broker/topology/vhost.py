@@ -1,7 +1,7 @@
 """VHost: keeps a vhost's exchanges and queues by name, with every rule about declaring and deleting them.
 
 broker.verbs checks permissions and calls it. A method checks everything first, then writes the definitions
-log, then changes the model, all without switching; its errors have RabbitMQ's texts. Callers wait for the
+log, then changes the model, all without switching greenlets. Error texts are RabbitMQ's. Callers wait for the
 disk before they answer about durable entities. ``owner`` is any object that stands for a client's connection.
 """
 from functools import partial
@@ -46,7 +46,7 @@ class VHost(Routing):
 
         factory           makes and removes queues (broker.topology.queue_factory)
         log               the definitions log
-        tracing           True while the firehose is on
+        tracing           True while messages are copied to amq.rabbitmq.trace (RabbitMQ's firehose)
         tables            limits of arguments
         kinds             the broker's register of exchange and queue types
         extras            {name of a package: state that it keeps in the vhost}
@@ -103,7 +103,7 @@ class VHost(Routing):
             self.add_exchange(exchange)
 
     def metadata(self):
-        """The vhost's description, tags, default queue type and protection as a dict with RabbitMQ's keys."""
+        """Return the vhost's description, tags, default queue type and protection with RabbitMQ's keys."""
         return metadata(
             self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion
         )
@@ -111,7 +111,7 @@ class VHost(Routing):
     # tracing
 
     def set_tracing(self, tracing):
-        """Switch the firehose on or off; it is off after a restart, as in RabbitMQ."""
+        """Switch the tracing of messages on or off. It is off after a restart, as in RabbitMQ."""
         if self.tracing != bool(tracing):
             self.tracing = bool(tracing)
             for watcher, changed in list(self._tracing_watchers.items()):
@@ -119,7 +119,7 @@ class VHost(Routing):
             self._events.emit("vhost.updated", events_.vhost_updated, self)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed(watcher)`` whenever tracing is switched on or off; ``changed`` None ends this."""
+        """Call ``changed(watcher)`` whenever tracing is switched on or off. None as ``changed`` ends this."""
         # ``changed`` is a plain function, so that no bound method is kept for each watcher.
         if changed is None:
             self._tracing_watchers.pop(watcher, None)
@@ -129,14 +129,14 @@ class VHost(Routing):
     # looking up
 
     def exchange(self, name):
-        """The exchange of this name. Raises NotFound."""
+        """Return the exchange of this name. Raises NotFound."""
         exchange = self.exchanges.get(cleaned(name))
         if exchange is None:
             raise NotFound(f"no {described('exchange', cleaned(name), self.name)}")
         return exchange
 
     def queue(self, name, owner=None):
-        """The open queue of this name. Raises NotFound; ResourceLocked if exclusive to another owner."""
+        """Return the open queue of this name. Raises NotFound; ResourceLocked for another owner's queue."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
@@ -204,12 +204,10 @@ class VHost(Routing):
         return exchange
 
     def exchange_record(self, exchange):
-        """Make the record of this exchange for the definitions log."""
         incarnation = self.incarnation_of(exchange.delayed_store) if exchange.delays else b""
         return records.exchange_declared(exchange, incarnation)
 
     def queue_record(self, queue):
-        """Make the record of this queue for the definitions log."""
         return records.queue_declared(queue, self.incarnation_of(queue))
 
     def _remove_delayed_store(self, exchange):
@@ -223,13 +221,13 @@ class VHost(Routing):
         return [destination for destination in found if destination is not None]
 
     def _late_route(self, exchange, routing_key):
-        """A Route for due messages of a delayed exchange; None if routing needs each message's headers."""
+        """Return a Route for due messages of a delayed exchange; None if routing needs each one's headers."""
         ways = self.route_by_delay(exchange, routing_key)
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Publish a due message of a delayed exchange to its ``pending`` destinations or, if ``pending`` is
-        None, route it. Returns the list of destinations whose stores cannot take it now.
+        """Publish a due message of a delayed exchange to its ``pending`` destinations; None: route it first.
+        Returns the list of destinations whose stores cannot take it now.
         """
         if pending is not None:
             return published(message, self.again(pending))
@@ -240,8 +238,8 @@ class VHost(Routing):
         return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
-        """Do an exchange.delete. Returns the deleted exchange, or None if there was no such exchange.
-        Raises AccessRefused, PreconditionFailed.
+        """Do an exchange.delete. Returns the deleted exchange, or None if there was no such exchange. Raises
+        AccessRefused, PreconditionFailed.
         """
         name = cleaned(name)
         self.check_not_default(name)
@@ -269,10 +267,10 @@ class VHost(Routing):
         server_named=False, by=None,
     ):
         """Do a queue.declare (not passive), for the user named ``by``. Returns (queue, True if it is new).
-        For an empty name a name is generated; ``server_named``: the caller has generated the name.
 
-        An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,
-        PreconditionFailed, ResourceLocked.
+        For an empty name a name is generated; ``server_named``: the caller has generated the name. An
+        exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound, PreconditionFailed,
+        ResourceLocked.
         """
         name = cleaned(name)
         unnamed = server_named or not name
@@ -306,8 +304,8 @@ class VHost(Routing):
         return self.create_queue(name, durable, auto_delete, arguments, owner, by), True
 
     def create_queue(self, name, durable, auto_delete, arguments, owner=None, by=None):
-        """Make a queue of any type, without checks of its name and arguments. ``owner``: the connection to
-        which the queue is exclusive, or None. Returns the queue. Raises PreconditionFailed, OutOfResources.
+        """Make a queue of any type, without checks of its name and arguments. Returns the queue. ``owner``:
+        the connection to which the queue is exclusive, or None. Raises PreconditionFailed, OutOfResources.
         """
         assert name not in self.queues, name
         self._check_room(name)
@@ -357,7 +355,7 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Pause or resume deliveries; a durable queue stays paused after a restart. Raises OutOfResources."""
+        """Pause or resume deliveries. A durable queue stays paused after a restart. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
@@ -368,8 +366,8 @@ class VHost(Routing):
         queue.wake()
 
     def redefine_queue(self, queue, arguments):
-        """Give a queue new arguments of the same queue type, and log them if the queue is durable. Returns
-        True if they have changed. Raises OutOfResources or PreconditionFailed, without any change.
+        """Give a queue new arguments of the same queue type. Returns True if they have changed. Raises
+        OutOfResources or PreconditionFailed, without any change.
         """
         before = queue.arguments
         if frozen(arguments) == frozen(before):
@@ -386,9 +384,9 @@ class VHost(Routing):
         return True
 
     def restart_queue(self, queue):
-        """Reopen a queue that a fault of its store has closed: a new Queue object with the same bindings
-        replaces it. All messages in its files become ready. Raises PreconditionFailed if the queue is not
-        closed or cannot be opened, NotFound if it is deleted meanwhile. May switch.
+        """Reopen a queue that a fault of its store has closed. All messages in its files become ready. A new
+        Queue object with the same bindings replaces the old one. Raises PreconditionFailed if the queue is
+        not closed or cannot be opened, NotFound if it is deleted meanwhile. May switch greenlets.
         """
         # Settling deliveries of the closed object has no effect any more. Until the queue is open, clients
         # get NotFound.
@@ -416,8 +414,8 @@ class VHost(Routing):
         self.bindings.move(queue, again)
 
     def release_owner(self, owner):
-        """Delete the exclusive queues of a closed connection, in slices if they are many; until then the
-        queues stay locked. Returns their number.
+        """Delete the exclusive queues of a closed connection, in slices if there are many. Returns their
+        count. Until then the queues stay locked.
         """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
@@ -436,8 +434,8 @@ class VHost(Routing):
     # changes of the model
 
     def in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False, for some milliseconds of CPU time; then go on as a job,
-        also after errors. ``before_rest()`` is called before that job starts.
+        """Call ``step()`` until it returns False, in slices of some milliseconds. The first slice runs now,
+        the others as a job, also after errors. ``before_rest()`` is called before that job starts.
         """
         steps = Steps(name, step, self._events)
         if steps.some():
@@ -446,7 +444,7 @@ class VHost(Routing):
             self.scheduler.start(steps)
 
     def record(self, record):
-        """Write a record to the definitions log; the caller then makes the recorded change. After
+        """Write a record to the definitions log. The caller then makes the recorded change. After
         OutOfResources or PreconditionFailed the caller must change nothing.
         """
         if self.is_gone:
@@ -546,7 +544,6 @@ class VHost(Routing):
         return self._factory.when_safe
 
     def incarnation_of(self, queue):
-        """Return the incarnation (16 octets that identify the folder) of a durable queue or DelayQueue."""
         return self._factory.incarnation_of(queue)
 
     # closing and deleting
@@ -555,13 +552,12 @@ class VHost(Routing):
         return [exchange.delayed_store for exchange in self.exchanges.values() if exchange.delays]
 
     def hold_back(self):
-        """Release no more delayed messages, because the broker stops; they stay stored for the next run."""
+        """Release no more delayed messages, because the broker stops. They stay stored for the next run."""
         for store in self._delayed_stores():
             store.hold_back()
 
     def close(self):
-        """Close all queues and stores at the broker's stop, even if some fail; then raise the first failure.
-        """
+        """Close all queues and stores at the broker's stop, even if some fail. Raises the first failure."""
         shutdown = Shutdown()
         for queue in list(self.queues.values()):
             queue.on_unused = None
@@ -579,7 +575,7 @@ class VHost(Routing):
         yield from self.stores.opened()
 
     def incarnations(self):
-        """Yield the incarnations (folder ids) of all durable queues, delayed exchanges and own stores."""
+        """Yield the folder ids of all durable queues, delayed exchanges and own stores."""
         for queue in [*self.queues.values(), *self._delayed_stores()]:
             if queue.durable:
                 yield self.incarnation_of(queue)
@@ -624,13 +620,12 @@ class VHost(Routing):
                 self._drop_exchange(source)
 
     def _queue_unused(self, queue):
-        """Delete an auto-delete queue whose last consumer has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
 
 
 def metadata(description, tags, default_queue_type, is_protected):
-    """A vhost's metadata as a dict with RabbitMQ's keys; the protection is included only if it is on."""
+    """Return a vhost's metadata with RabbitMQ's keys. The protection is included only if it is on."""
     facts = {"description": description, "tags": tags, "default_queue_type": default_queue_type}
     return {**facts, "protected_from_deletion": True} if is_protected else facts
 

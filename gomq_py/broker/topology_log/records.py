@@ -1,14 +1,14 @@
-"""Makes the records of the definitions log (storage.logs.definition_log), with one function for each kind of
-change of a durable definition. broker.topology.recovery reads the records.
+"""Makes the records of the definitions log (storage.logs.definition_log).
 
-An *incarnation* is 16 random octets, which distinguish the folder of a queue or other store from the folder
-of an earlier one of the same name.
+Each kind of change of a durable definition has one function. broker.topology.recovery reads the records. An
+*incarnation* is 16 random bytes, which distinguish the folder of a queue or other store from the folder of an
+earlier one of the same name.
 """
 from gomq_py.storage.logs.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
 
 def is_incarnation(value):
-    """True if the value can be an incarnation: 16 octets, which identify a store's folder."""
+    """True if the value can be an incarnation: 16 bytes, which identify a store's folder."""
     return isinstance(value, bytes) and len(value) == 16
 
 
@@ -62,9 +62,7 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """Make the record of a queue, when it is declared, paused, resumed or redefined. ``incarnation``
-    identifies its folder.
-    """
+    """Make the record of a new, paused, resumed or redefined queue. ``incarnation``: id of its folder."""
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
         "arguments": queue.arguments, "incarnation": incarnation, "paused": bool(queue.paused),

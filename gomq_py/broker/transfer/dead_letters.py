@@ -1,11 +1,10 @@
-"""Dead letters: sends messages that expired, were rejected, did not fit or came back too often to their
-queue's dead letter exchange.
+"""Dead letters: sends messages that expired, were rejected or exceeded a limit to a dead letter exchange.
 
 QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
-copies are *safe* (durable copies: on disk), so a crash leaves it in two queues rather than in none. A job
+copies are *safe* (durable copies: on disk). So a crash leaves it in two queues rather than in none. A job
 (transfer.engine) sends dead letters in order of death, so that a chain of overflowing queues never deepens
 the stack. If a destination cannot store a dead letter, this and later dead letters wait in their queue. A
-dead letter that can never be sent is set aside (broker.queues.set_aside).
+dead letter that can never be sent stays in its queue with the reason (broker.queues.set_aside).
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -44,9 +43,8 @@ COUNT_MAX = (1 << 63) - 1
 
 
 class DeadLetters:
-    """Sends the dead letters of one broker, whose vhosts are in the dict ``vhosts``. ``counts``: {(queue
-    type, reason): count of dead letters sent}. A queue's settings at a message's death decide where the
-    message goes.
+    """Sends the dead letters of one broker. A queue's settings at a message's death decide where it goes.
+    ``vhosts``: a dict of VHosts. ``counts``: {(queue type, reason): count of dead letters sent}.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
@@ -67,12 +65,11 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Dead-letter an unacked message of ``queue``. It leaves the queue when its copies are safe."""
+        """Dead-letter an unacked message of ``queue``. It leaves the queue once its copies are stored."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
     def send_refused(self, queue, message, reason):
-        """Dead-letter a message that ``queue`` has refused to store."""
         copy = Message()
         copy.readdress(
             message, message.get_exchange(), message.get_routing_key(), message.get_properties(),
@@ -111,7 +108,7 @@ class DeadLetters:
         return queue.read(location, message)
 
     def gone(self, dead):
-        """Forget a DeadMessage, because it was sent or set aside, or is missing."""
+        """Forget a DeadMessage: it was sent or set aside, or is missing."""
         queue = dead.queue
         if dead.copy is None:
             queue.dead_letter_count -= 1
@@ -128,9 +125,9 @@ class DeadLetters:
 
 
 class DeadMessage:
-    """A message that died in ``queue``, with the queue's ``settings`` at that time. It is at ``location`` in
-    the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that still lack the
-    message, None before the first attempt.
+    """A message that died in ``queue``, with the queue's ``settings`` at that time. The message is at
+    ``location`` in the queue's store; a message that was never stored is ``copy``. ``pending``: destinations
+    that still lack the message, None before the first attempt.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -197,7 +194,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Source of DeadMessages that were not tried yet, in order of death; put-back messages first."""
+    """Source of DeadMessages that were not tried yet, in order of death. Messages put back come first."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 
@@ -209,11 +206,9 @@ class FreshDeadLetters(DeadLetterSource):
         self._again = 0  # count from _first on that were put back
 
     def add(self, dead):
-        """Append a DeadMessage."""
         self._dead.append(dead)
 
     def clear(self):
-        """Forget all dead letters."""
         self._dead.clear()
         self._first = self._again = 0
 
@@ -264,8 +259,8 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # keys of the lanes to try in this round
 
     def make_wait(self, dead, pending):
-        """Start a Lane for this message, which the destinations ``pending`` cannot store, and later messages
-        of its queue and reason.
+        """Start a Lane for a message that the destinations ``pending`` cannot store. Later messages of its
+        queue and reason join that Lane.
         """
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
@@ -276,7 +271,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self.transfer.try_again_later()
 
     def joins_lane(self, dead):
-        """Append the message to the Lane of its queue and reason; False if there is no such Lane."""
+        """Append the message to the Lane of its queue and reason. Returns False if there is no such Lane."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -286,7 +281,6 @@ class WaitingDeadLetters(DeadLetterSource):
         return True
 
     def clear(self):
-        """Forget all dead letters."""
         self._lanes.clear()
         self._round.clear()
 
@@ -333,7 +327,7 @@ class Lane:
         self._pending = pending  # destinations that still lack the first message
 
     def take(self):
-        """Remove and return the first DeadMessage; None if the lane is empty."""
+        """Remove and return the first DeadMessage; None if the line is empty."""
         if self._first == len(self.locations):
             return None
         pending, self._pending = self._pending, None
@@ -432,9 +426,9 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Finds the destinations for dead letters of one queue and reason, for one slice. ``addresses``:
-    {(routing, properties): Address}, shared by equal dead letters; ``address``: the Address used last.
-    ``exchange`` None: dead letters are dropped. ``first_deaths``: the cache for Death.
+    """Finds the destinations for dead letters of one queue and reason, for one slice of the job.
+    ``addresses``: {(routing, properties): Address}, shared by equal dead letters. ``address``: the Address
+    used last. ``exchange`` None: dead letters are dropped. ``first_deaths``: the cache for Death.
     """
 
     __slots__ = (
@@ -468,14 +462,13 @@ class DeadLetterRoute:
         return None if found is None else self._without_cycles(found, death, None)
 
     def by_headers(self, death):
-        """Return the destinations for one dead letter's keys and headers."""
         headers = with_properties(death.headers, Properties.decode(death.properties))
         found = self._vhost.route(self.exchange, death.keys[0], headers, death.keys[1:])
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """Return the destinations ``found`` without (1) queues in which the message died before (a cycle),
-        (2) queues that refuse dead letters, and (3) the tees of both.
+        """Return ``found`` without queues in which the message died before or that refuse dead letters. Their
+        tees, streams that get copies, are left out, too.
         """
         left_out = [
             destination for destination in found
@@ -487,7 +480,6 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """Return the destinations of an earlier slice as they are now, without deleted queues."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
@@ -500,15 +492,13 @@ class DeadLetterRoute:
 
 
 class Death:
-    """Computes the ``properties`` and routing ``keys`` of the dead letter of a message that died in
-    ``queue``.
-    """
+    """Computes the ``properties`` and routing ``keys`` of the dead letter of a message."""
 
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``routing_key``: the dead letter routing key, or None. ``first_deaths``: a slice's cache of the
-        headers of first deaths, or None.
+        """``queue``: where the message died. ``routing_key``: the dead letter routing key, or None.
+        ``first_deaths``: a slice's cache of the headers of first deaths, or None.
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
@@ -548,8 +538,8 @@ class Death:
 
 
 class Address:
-    """Shared by all dead letters with equal ``routing`` and ``properties``. ``death``, a Death; ``key``, the
-    new routing key in octets; ``destinations``, None if each message's headers decide them; ``head``,
+    """Address of all dead letters with equal ``routing`` and ``properties``. ``death``: a Death. ``key``: the
+    new routing key in bytes. ``destinations``: None if they depend on each message's headers. ``head``:
     exchange, key and properties of the copies, as stored.
     """
 
@@ -572,7 +562,7 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """True if the message has this routing and, directly behind in its buffer, these properties."""
+        """True if the message has this Address's routing and properties, adjacent in its buffer."""
         # False for messages of another protocol, even if their octets look alike.
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before
@@ -583,9 +573,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` a dead letter with the body of ``message``, in the CopyRoom ``room``. Returns False
-        if too large.
-        """
+        """Make ``copy`` a dead letter with the body of ``message``; False if ``room`` is too small."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -595,9 +583,9 @@ class Address:
 
 
 def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):
-    """Add a death to a message's encoded headers. Returns (new headers, sorted by name as in RabbitMQ;
-    x-death entries; routing keys). ``new_key``: the dead letter routing key; None: the message keeps its
-    keys.
+    """Add a death to a message's encoded headers. Returns (new headers, x-death entries, routing keys). The
+    headers are sorted by name, as in RabbitMQ. ``new_key``: the dead letter routing key; None: the message
+    keeps its keys.
     """
     exchange = exchange.decode("utf-8", "surrogateescape")
     keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, EXTRA_KEYS)]
@@ -614,7 +602,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """List the x-death entries; the entry of this queue and reason, new or counted up, comes first."""
+    """List the x-death entries. The entry of this queue and reason, new or counted up, comes first."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:

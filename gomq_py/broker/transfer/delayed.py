@@ -1,12 +1,12 @@
 """Delay queue: keeps the messages of a delayed exchange in a store until they are due.
 
-Every message stays unacked in the store until it was released and its copies are on disk. A DueTimer, which
-is filled from the store at boot, orders the messages by due time. Never switches. Messages with the flag
-SCHEDULED are sent again and again (broker.transfer.schedules).
+A message stays unacked in the store until it was released and its copies are on disk. A DueTimer, filled from
+the store at boot, orders the messages by due time. Messages with the flag SCHEDULED are sent again and again
+(broker.transfer.schedules). Never switches greenlets.
 
 The only Python object of a message is its location: the headers are read in place, and a due message is
-copied into a buffer of the slice. Messages whose properties are not simple take a slower path, through
-``due_ms_of`` and ``release``, with the same results.
+copied into a buffer that the slice of work shares. Messages with unusual properties take a slower path with
+the same results, through ``due_ms_of`` and ``release``.
 """
 from gomq_py import octets
 from gomq_py.broker.exchanges import schedule
@@ -35,8 +35,9 @@ REBUILT_AT_ONCE = 500
 
 
 class DelayQueue(_routes.Destination):
-    """Keeps messages until ``due_ms_of(message)`` (Unix milliseconds). At boot the owner calls
-    ``rebuild_some`` until it returns False, to load stored messages.
+    """Keeps messages until ``due_ms_of(message)`` (Unix milliseconds).
+
+    At boot the owner calls ``rebuild_some`` until it returns False, to load stored messages.
 
         release(message, pending)    publishes a message; returns the destinations whose stores lack room
                                      for it. These are ``pending`` at the next attempt; None at the first
@@ -75,7 +76,6 @@ class DelayQueue(_routes.Destination):
 
     @property
     def count(self):
-        """Count of waiting messages."""
         return self.due.count
 
     def first(self, count):
@@ -126,7 +126,7 @@ class DelayQueue(_routes.Destination):
         return 1
 
     def _publish_schedule(self, message):
-        """Set, replace or, by an empty message, delete a schedule."""
+        """Set or replace a schedule. An empty message deletes it."""
         if not message.body_length:
             self.delete_schedule(schedule.of_message(message).name)
             self.unable = self.closed
@@ -150,7 +150,7 @@ class DelayQueue(_routes.Destination):
         return answer
 
     def delete_schedule(self, name):
-        """Delete a schedule. Returns False if there is none, or a fault has closed the queue."""
+        """Delete a schedule. Returns False if it is missing or the queue is closed by a fault."""
         try:
             return not self.closed and self.schedules is not None and self.schedules.delete(name)
         except StoreError as error:
@@ -158,7 +158,6 @@ class DelayQueue(_routes.Destination):
             return False
 
     def made_schedules(self):
-        """The queue's Schedules."""
         if self.schedules is None:
             self.schedules = Schedules(self, self._when_safe, self._waiting.pending, self._are_due)
             self.schedules.may_write = self.may_write
@@ -168,7 +167,7 @@ class DelayQueue(_routes.Destination):
         self._transfer.start()
 
     def _scanned_due_ms(self, message):
-        """Return the due time of a message whose headers are simple; 0 or less if due_ms_of() must decide."""
+        """Return the due time of a message with simple headers. At 0 or less due_ms_of() must decide."""
         p, at = message.buffer, message.properties_at
         if (
             message.kind != forms.BASIC or message.properties_length <= 2
@@ -179,20 +178,17 @@ class DelayQueue(_routes.Destination):
         return properties.due_ms(p, at + 4, at + 4 + octets.be32(p, at), message.timestamp_ms)
 
     def next_store(self):
-        """Return the store if it is durable, otherwise None."""
         return self.store if self.durable else None
 
     def outlives_kill(self):
-        """True if all durable messages taken so far would outlive a kill of the broker's process."""
         return not self.durable or self.store.outlives_kill()
 
     def not_stored(self, error):
-        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self.unable = True
         self.complain("refuses messages: %s", error)
 
     def write_out(self):
-        """Write the messages of this batch into the files, so that they outlive a kill."""
+        """Write the messages collected so far into the files, so that they outlive a kill."""
         if not self.closed:
             try:
                 self.store.write_out()
@@ -200,15 +196,12 @@ class DelayQueue(_routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Start the timer for the message due first, unless messages are being released. Called at the end of
-        a batch; returns 0.
-        """
+        """Start the timer for the first message, unless messages are being released. Returns 0."""
         if not self._transfer.running:
             self.arm()
         return 0
 
     def arm(self):
-        """Start the timers for what is due first."""
         self.due.arm()
         if self.schedules is not None:
             self.schedules.arm()
@@ -221,7 +214,7 @@ class DelayQueue(_routes.Destination):
         self._transfer.close()
 
     def close(self):
-        """Refuse new messages, release no more, and close the store; its files stay."""
+        """Refuse new messages, release no more, and close the store. The files stay."""
         self.hold_back()
         if not self.closed:
             self.closed = True
@@ -269,14 +262,12 @@ class DelayQueue(_routes.Destination):
             self.due.push(self._message.expires_at_ms, location)
 
     def put_back(self, location, due_ms):
-        """Put a due message back into its timer."""
         if self.is_scheduled(location):
             self.schedules.put_back(location, due_ms)
         else:
             self.due.push(due_ms, location)
 
     def is_scheduled(self, location):
-        """True if the due message at this location has a schedule."""
         return self.schedules is not None and self.schedules.is_one(location)
 
     def complain(self, text, detail):
@@ -287,7 +278,7 @@ class DelayQueue(_routes.Destination):
             LOG.error(f"%s {text}", self.name, detail)
 
     def set_aside(self, location, error):
-        """Set aside a message that cannot be released or dropped: it stays until the next boot."""
+        """Keep a message that cannot be released or dropped, until the next start of the broker."""
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")
@@ -306,11 +297,9 @@ class DelayQueue(_routes.Destination):
             self.on_failed()
 
     def store_fenced(self, store, error):
-        """Close the queue, because the disk has reported an I/O error (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log that the store has quarantined damaged records; the other messages stay."""
         LOG.error(
             "%s: %d damaged records in %s, bytes %d to %d, set aside", self.name, count, path, start, end
         )
@@ -358,9 +347,7 @@ class DueMessages(_engine.Source):
             self._queue.put_back(item, self._queue.timers.now_ms())
 
     def no_room(self, item, pending):
-        """Put the message back to wait. All other messages wait, too, unless all of ``pending`` are queues
-        closed by faults.
-        """
+        """Put the message back. The others wait, too, unless faults have closed all of ``pending``."""
         self.pending[item] = pending
         if are_closed(pending):
             self._queue.put_back(item, self._queue.timers.now_ms() + CLOSED_MS)
@@ -391,7 +378,6 @@ def has_schedule(message):
 
 
 def are_closed(destinations):
-    """True if a fault has closed all these destinations."""
     return all(getattr(destination, "closed", False) for destination in destinations)
 
 

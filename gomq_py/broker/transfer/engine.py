@@ -1,5 +1,4 @@
-"""Transfer: moves messages from a source to a target. A message is copied, and dropped from the source only
-once the copy is safe.
+"""Transfer: moves messages from a source to a target. A message leaves the source once its copy is safe.
 
 Used for dead letters, delayed messages and moves. A Source gives messages in order. A Target readdresses and
 publishes each message. The Transfer is a job that does the rest, in slices:
@@ -19,7 +18,7 @@ publishes each message. The Transfer is a job that does the rest, in slices:
 - *Faults*: the source handles faults of its store. A fault that concerns no single message is reported to
   the source, which decides whether the job goes on (hub.scheduler).
 
-A crash at any point leaves a message in two places rather than in none. Never switches.
+A crash at any point leaves a message in two places rather than in none. Never switches greenlets.
 """
 from typing import Any
 
@@ -76,13 +75,13 @@ class Source:
 
     def no_room(self, item, pending):
         """Handle a message that the destinations ``pending`` could not store. Returns OTHERS_GO_ON (send
-        later messages) or ALL_WAIT (send none): try_again() is then called later. Or returns LEFT_TO_SOURCE:
-        the source retries by itself.
+        later messages), ALL_WAIT (send none) or LEFT_TO_SOURCE (the source retries by itself). After the
+        first two try_again() is called later.
         """
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """Set aside a message that cannot be sent or, with ``was_sent``, cannot be dropped afterwards."""
+        """Keep a message that cannot be sent, out of the way of others. ``was_sent``: cannot be dropped."""
         raise NotImplementedError
 
     def fail(self, item, error):
@@ -94,11 +93,11 @@ class Source:
         raise NotImplementedError
 
     def try_again(self):
-        """Called when waiting messages may be tried again. Does nothing here."""
+        """Called when waiting messages may be tried again."""
 
     def paused(self, unsafe):
-        """Called when the transfer stops for now, and whenever sent messages have become safe while it is
-        stopped. ``unsafe``: count of sent messages not safe yet. Does nothing here.
+        """Called when the transfer stops for now, and when sent messages have become safe later. ``unsafe``:
+        count of sent messages not safe yet.
         """
 
 
@@ -108,9 +107,9 @@ class Target:
     __slots__ = ()
 
     def send(self, item, message):
-        """Readdress and publish a message. Returns None if it was sent, NOTHING_TO_DROP if the source has no
-        original to drop, or the destinations that could not store it. If send() raises another error than
-        StoreError, the message is set aside.
+        """Readdress and publish a message. Returns None if it was sent, else the destinations without room.
+        Returns NOTHING_TO_DROP if the source has no original to drop. An error other than StoreError sets the
+        message aside.
         """
         raise NotImplementedError
 
@@ -120,7 +119,7 @@ class Target:
 
 class CopyRoom:
     """A buffer for all copies of a slice. ``p``: pointer to write the copy to, valid once ``has()`` has
-    returned True; ``owner``: the object that holds the memory.
+    returned True. ``owner``: the object that holds the memory.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -129,12 +128,12 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Provide ``count`` octets, overwriting the last copy. Returns False beyond MOST_OCTETS."""
+        """Provide ``count`` bytes, overwriting the last copy. Returns False beyond MOST_OCTETS."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
-        """Append the body of ``message`` to its routing and properties (``length`` octets), which the caller
-        has written to the buffer. Makes ``copy`` the resulting Message.
+        """Append the body of ``message`` to the routing and properties in the buffer, and make ``copy`` the
+        resulting Message. The caller has written these ``length`` bytes.
         """
         octets.copy(self.p, length, message.buffer, message.body_at, message.body_length)
         copy.owner = self.owner
@@ -148,7 +147,6 @@ class CopyRoom:
         copy.priority = message.priority
 
     def let_go(self):
-        """Free the buffer, at the end of a slice."""
         self.owner = NOTHING
         self._count = 0
         self.p = octets.pointer(self.owner)
@@ -164,8 +162,7 @@ class CopyRoom:
 
 class Transfer(Job):
     """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
-
-    ``most``, ``most_octets``: after so many messages, or octets of bodies, their copies are made safe
+    ``most``, ``most_octets``: after so many messages, or bytes of bodies, their copies are made safe
     together. If both are 0, the copies are made safe after each slice.
     """
 
@@ -204,8 +201,7 @@ class Transfer(Job):
             self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
 
     def close(self):
-        """Send no more messages. The originals of sent messages are still dropped when their copies are safe.
-        """
+        """Send no more messages. Originals of sent messages are still dropped once their copies are safe."""
         self._closed = True
         self._make_safe()
         if self._timer is not None:
@@ -234,7 +230,7 @@ class Transfer(Job):
         return False
 
     def failed(self, error):
-        """Report to the source a fault that is not about one message. Returns True if the job goes on."""
+        """Report a fault that is not about one message to the source. Returns True if the job goes on."""
         self._make_safe()
         self._target.slice_over()
         if self._source.broken(error):
@@ -288,7 +284,7 @@ class Transfer(Job):
         self.start()
 
     def _has_too_much(self):
-        """True if so many messages or octets are sent and not yet safe that no more may be sent."""
+        """True if no more may be sent before the messages sent so far are safe."""
         return (
             (0 < self._most <= self._unsafe + len(self._sent))
             or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)

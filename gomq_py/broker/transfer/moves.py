@@ -1,10 +1,10 @@
 """Moves: moves or copies messages to another queue, or dead letters back to their origin, for operators.
 
-The HTTP API calls it. The queue stays in use: a transfer (transfer.engine) walks over its ready messages with
-a browser. It publishes selected messages again and, in a move, takes the originals out of the queue's order
-("picks" them). A picked message is dropped only once its copy is on disk, so a crash leaves it in two queues
-rather than in none. Messages that arrive after the start are ignored, so a move to the same queue ends. A
-message that cannot be copied stays, and is counted by its reason.
+The HTTP API calls it. The queue stays in use: a transfer (transfer.engine) walks over its ready messages. It
+publishes selected messages again and, in a move, takes the originals out of the middle of the queue ("picks"
+them). A picked message is dropped only once its copy is on disk, so a crash leaves it in two queues rather
+than in none. Messages that arrive after the start are ignored, so a move to the same queue ends. A message
+that cannot be copied stays, and is counted by its reason.
 """
 from fnmatch import fnmatchcase
 
@@ -42,8 +42,8 @@ TASK_HEADERS = (
 
 
 class Filter:
-    """Selects messages whose exchange and routing key match patterns (``*``, ``?``) and whose headers have
-    the given values. None and {} match all messages.
+    """Selects messages by exchange, routing key and headers. ``exchange`` and ``routing_key`` are patterns
+    with ``*`` and ``?``; headers must have the given values. None and {} match all messages.
     """
 
     def __init__(self, exchange=None, routing_key=None, headers=None):
@@ -52,7 +52,6 @@ class Filter:
         self.headers = headers or {}
 
     def matches(self, message):
-        """True if this Message is selected."""
         if self.exchange is not None and not fnmatchcase(to_text(message.get_exchange()), self.exchange):
             return False
         if (
@@ -70,7 +69,7 @@ class Filter:
 
 
 class MoveResult:
-    """Counts a move's messages: ``examined``, ``matched`` and ``done``; ``stayed``: {reason: count};
+    """Counts a move's messages: ``examined``, ``matched`` and ``done``. ``stayed``: {reason: count}.
     ``targets``: {name: count}. ``fault``: text about the fault that ended the move early, or None.
     """
 
@@ -81,23 +80,19 @@ class MoveResult:
         self.targets = {}
 
     def stays(self, reason):
-        """Count a message that stays in its queue, by ``reason``."""
         if reason not in self.stayed and len(self.stayed) >= REASONS:
             reason = OTHER_REASONS
         self.stayed[reason] = self.stayed.get(reason, 0) + 1
 
     def goes(self, target):
-        """Count a message that was moved or copied to ``target``."""
         self.done += 1
         self.targets[target] = self.targets.get(target, 0) + 1
 
 
 class Move(Source):
-    """Moves or copies messages of ``queue``. ``start`` begins; ``done(result, error)`` is called at the end,
-    with a MoveResult and the disk's error or None.
-
-    ``route(message)`` returns (name of the target, destinations, Message to publish), or (None, reason, None)
-    for a message that stays.
+    """Moves or copies messages of ``queue``. ``done(result, error)`` is called at the end, with a MoveResult
+    and the disk's error or None. ``route(message)`` returns (name of the target, destinations, Message to
+    publish), or (None, reason, None) for a message that stays.
     """
 
     def __init__(
@@ -120,14 +115,14 @@ class Move(Source):
             UNSYNCED_OCTETS)
 
     def start(self):
-        """Begin the move; its first slice runs after the next poll of the hub's loop."""
+        """Begin the move. Its first slice runs after the next poll of the event loop."""
         from gomq_py.storage.stores import browser  # only for moves
 
         self._browser = browser.browse(self._queue.store)
         self._transfer.start()
 
     def cancel(self):
-        """End the move after this slice; messages moved so far stay moved."""
+        """End the move after this slice. Messages moved so far stay moved."""
         self._ended = True
 
     def close(self):
@@ -150,7 +145,7 @@ class Move(Source):
         return True
 
     def no_room(self, item, pending):
-        """Leave the message in its queue and count it; the operator may repeat the move."""
+        """Leave the message in its queue and count it. The operator may repeat the move."""
         self._stays(item, "refused by the target")
         return LEFT_TO_SOURCE
 
@@ -177,8 +172,8 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Handle a message that cannot be moved. Normally it stays ready in its queue. If it ``was_sent``,
-        only the original could not be dropped: the original is set aside (broker.queues.set_aside).
+        """Leave a message that cannot be moved ready in its queue. A message that ``was_sent`` is set aside
+        instead, because only its original could not be dropped.
         """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
@@ -256,10 +251,10 @@ def to_queue(target):
 
 
 def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
-    """Make the ``route`` function of a Move that sends dead letters back to the queue where they died first
-    or, with ``to`` "exchange", to the exchange they were first published to, with their first routing keys.
+    """Make the ``route`` function of a Move that sends dead letters back to the queue where they died first.
 
-    ``may_write(queue's name)`` and ``may_publish(exchange, routing keys)`` check the operator's rights.
+    With ``to`` "exchange" they go to the exchange they were first published to, with their first routing
+    keys. ``may_write(queue's name)`` and ``may_publish(exchange, routing keys)`` check the operator's rights.
     Dead tasks of the task queue go back to their queue, with all attempts left. ``clean`` removes the headers
     about deaths. No message goes to ``source`` or to an MQTT session's queue.
     """
@@ -303,8 +298,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
 
 
 class Origin:
-    """Where a dead letter came from: the ``queue`` in which it died first, the ``exchange`` it was published
-    to (None: unknown), and ``routing_keys``: its own key, then the keys of CC.
+    """The place where a dead letter came from. ``queue``: where it died first. ``exchange``: where it was
+    published; None: unknown. ``routing_keys``: its own key, then the keys of CC.
     """
 
     __slots__ = ("queue", "exchange", "routing_keys")
@@ -316,7 +311,7 @@ class Origin:
 
     @staticmethod
     def cleaned(properties, names=DEATH_HEADERS):
-        """Remove the headers of these names from encoded properties; all other octets stay unchanged."""
+        """Remove the headers of these names from encoded properties. All other bytes stay unchanged."""
         edit = PropertyEdit(properties)
         headers = edit.headers
         for name in names:
@@ -355,7 +350,7 @@ def _is_death(death):
 
 
 def raw_headers(properties):
-    """The encoded headers table in encoded properties; None without headers or for malformed properties."""
+    """Return the encoded headers table in encoded properties; None without headers or if malformed."""
     scan = PropertyScan()
     if not scan.scan_octets(properties) or scan.headers_at < 0:
         return None
@@ -363,9 +358,7 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """Copy a message with its age to another exchange and routing key. ``properties``: encoded properties
-    that replace the message's.
-    """
+    """Copy a message with its age. Encoded ``properties``, if given, replace those of the message."""
     fields = message.describe()
     copy = Message()
     copy.assign(

@@ -23,8 +23,8 @@ class Redistributions:
         self._transfers = {}  # Redistribution: gone() of its give()
 
     def give(self, queue, target_of, gone):
-        """Send each ready message of a deleted queue to the Destination that ``target_of(message)`` returns;
-        if it returns None, the message is dropped. Calls ``gone()`` once all copies are on disk.
+        """Send each ready message of a deleted queue to the Destination that ``target_of(message)`` returns.
+        None drops the message. Calls ``gone()`` once all copies are on disk.
         """
         redistribution = Redistribution(queue, self._over)
         redistribution.transfer = Transfer(

@@ -1,9 +1,9 @@
-"""Schedules: the messages of a delay queue that are sent at each of their times, until they are deleted.
+"""Schedules: messages of a delay queue that are sent at each of their times, until they are deleted.
 
-Each is one message in the queue's store, under the name of its schedule. When its copies are safe, it is
-stored again with its next time; of two messages with one name the younger counts, and the older one is
-acknowledged once the younger is safe. Used by broker.transfer.delayed; a queue without schedules has no
-Schedules. Never switches.
+Each schedule is one message in the queue's store, under the schedule's name. When its copies are safe, the
+message is stored again with its next time. Of two messages with one name the younger counts; the older one is
+acknowledged once the younger is safe. broker.transfer.delayed uses this module; a queue without schedules has
+no Schedules. Never switches greenlets.
 """
 from collections import deque
 from functools import partial
@@ -30,10 +30,12 @@ STALE = 64
 
 
 class Entry:
-    """One schedule. ``location``: where its message is stored; ``former``: locations of older messages with
-    its name, not acknowledged yet. ``is_sent``: it was sent for its time, and is not stored again yet.
-    ``late_left``: late times that it sends before those to come are counted again. ``is_aside``: its message
-    is set aside.
+    """One schedule.
+
+    ``location``: where its message is stored. ``former``: locations of older messages with its name, not
+    acknowledged yet. ``is_sent``: it was sent for its time, and is not stored again yet. ``late_left``: how
+    many missed times it may still send before it counts them again. ``is_aside``: its message cannot be sent
+    and stays.
     """
 
     __slots__ = ("name", "location", "due_ms", "former", "is_sent", "late_left", "is_aside")
@@ -47,10 +49,8 @@ class Entry:
 
 class Schedules:
     """The schedules of a DelayQueue. ``pending``: {location: destinations that lack the message}.
-
-    ``may_write(user)``, if set, returns False if the user of this name may no longer publish to the exchange.
-    ``sent_count``: messages sent; ``missed_count``: times left out, successive ones
-    as one.
+    ``may_write(user)``, if set, returns False if that user may no longer publish to the exchange.
+    ``sent_count``: messages sent. ``missed_count``: times left out, successive ones as one.
     """
 
     def __init__(self, queue, when_safe, pending, on_due):
@@ -74,17 +74,13 @@ class Schedules:
         return len(self._by_name)
 
     def has(self, name):
-        """True if there is a schedule of this name."""
         return name in self._by_name
 
     def names(self):
-        """List the names, sorted."""
         return sorted(self._by_name)
 
     def show(self, name, message):
-        """Fill ``message`` with the message of this name. Returns when it is due in Unix milliseconds; None
-        if there is none.
-        """
+        """Fill ``message`` with the message of this name. Returns its due time (Unix ms); None if missing."""
         entry = self._by_name.get(name)
         if entry is None or self._queue.closed or not self._queue.store.read(entry.location, message):
             return None
@@ -93,8 +89,8 @@ class Schedules:
     # setting and deleting
 
     def first_copy(self, message):
-        """The message to store for one that sets a schedule, which was checked; None if it came too late for
-        its last time, or there are too many schedules.
+        """Return the message to store for ``message``, which sets a schedule and was checked. None if it came
+        too late for its last time, or there are too many schedules.
         """
         schedule = _schedule.of_message(message)
         time_ms = schedule.first_ms(message.describe()["timestamp_ms"])
@@ -103,9 +99,7 @@ class Schedules:
         return _copy(message, schedule, time_ms)
 
     def has_same(self, message):
-        """True if there is this very schedule, with nothing to change: it was set with the same octets, and
-        its next time is no later than if it were set now.
-        """
+        """True if a schedule with the same bytes exists, and its next time is no later than a new one's."""
         schedule, there = _schedule.of_message(message), Message()
         entry = self._by_name.get(schedule.name)
         if entry is None or entry.is_aside or not self._queue.store.read(entry.location, there):
@@ -117,9 +111,7 @@ class Schedules:
             and time_ms <= schedule.first_ms(message.describe()["timestamp_ms"]))
 
     def set_aside(self, location):
-        """Note that a message is set aside: it is not sent again, and stays until its schedule is deleted or
-        replaced.
-        """
+        """Send this message no more. It stays until its schedule is deleted or replaced."""
         self._gone.discard(location)
         entry = self._sent.pop(location, None) or self._by_location.get(location)
         if entry is None:
@@ -130,11 +122,10 @@ class Schedules:
             self._acknowledge(entry, location)
 
     def is_full(self, name):
-        """True if no schedule of this name may be added."""
         return name not in self._by_name and len(self._by_name) >= _schedule.MOST_SCHEDULES
 
     def delete(self, name):
-        """Delete a schedule. Returns False if there is none. Raises StoreError."""
+        """Delete a schedule. Returns False if it is missing. Raises StoreError."""
         entry = self._by_name.pop(name, None)
         if entry is None:
             return False
@@ -150,7 +141,7 @@ class Schedules:
         return True
 
     def add(self, message):
-        """Add a message of the store, which was stored later than all added before."""
+        """Add a message of the store, which must be younger than all added before."""
         fields = message.describe()
         location = fields["location"]
         try:
@@ -169,7 +160,7 @@ class Schedules:
         self._due.push(entry.due_ms, location)
 
     def _outdate(self, entry):
-        """Have the entry's message acknowledged once the younger one, which is in the store, is safe."""
+        """Acknowledge the entry's message once the younger message of the same name is on disk."""
         location = entry.location
         del self._by_location[location]
         self._pending.pop(location, None)
@@ -202,7 +193,6 @@ class Schedules:
     # the timer
 
     def arm(self):
-        """Start the timer for the schedule due first."""
         if self._is_stopped:
             return
         if self._due.count > 2 * len(self._by_location) + STALE:
@@ -214,7 +204,7 @@ class Schedules:
         self._due.arm()
 
     def stop(self):
-        """Send no more messages. Those that were sent are stored again all the same."""
+        """Send no more messages. Messages sent already are still stored again."""
         self._due.stop()
         if not self._is_stopped:
             self._is_stopped = True
@@ -224,14 +214,14 @@ class Schedules:
     # what a transfer asks
 
     def take(self):
-        """Location of a message that is due; None if there is none."""
+        """Return the location of a message that is due; None if there is none."""
         while (location := self._due.take()) is not None:
             if location in self._by_location:
                 return location
         return None
 
     def is_one(self, location):
-        """True if the message at this location, which was due, has or had a schedule."""
+        """True if the due message at this location has, or had, a schedule."""
         return location in self._by_location or location in self._sent or location in self._gone
 
     def fill(self, location, message):
@@ -249,7 +239,7 @@ class Schedules:
         return True
 
     def dropped(self, location):
-        """Have a message stored again with its next time: its copies are safe."""
+        """Have a message stored again with its next time, because its copies are safe."""
         if location in self._gone:
             self._gone.remove(location)
             self.sent_count += 1
@@ -321,7 +311,7 @@ class Schedules:
         self._touch()
 
     def _next_ms(self, entry, schedule, now_ms):
-        """The schedule's next time, after its rule for missed times; 0 if it has none."""
+        """Return the schedule's next time, after its rule for missed times; 0 if it has none."""
         time_ms = next_ms = schedule.next_ms(0)
         if not 0 < next_ms <= now_ms:
             entry.late_left = 0
@@ -346,7 +336,6 @@ def _timed(message, time_ms):
 
 
 def _copy(message, schedule, time_ms):
-    """The message as it is stored until ``time_ms``."""
     fields, copy = message.describe(), Message()
     copy.assign(
         message.get_exchange(), message.get_routing_key(), _timed(message, time_ms), message.get_body(),

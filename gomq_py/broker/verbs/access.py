@@ -13,10 +13,9 @@ REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
-    """Checks the rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names must be free of carriage
-    returns and line feeds. ``client_id`` (MQTT) replaces ``{client_id}`` in topic permissions.
-
-    The methods check_...() raise NoPermission, with RabbitMQ's text.
+    """Checks the rights of ``user`` in a vhost. The methods check_...() raise NoPermission. ``kind`` is QUEUE
+    or EXCHANGE; names must be free of carriage returns and line feeds. ``client_id`` (MQTT) replaces
+    ``{client_id}`` in topic permissions. Error texts are RabbitMQ's.
     """
 
     __slots__ = ("user", "vhost_name", "_client_id")
@@ -39,9 +38,9 @@ class Access:
         self._require(READ, kind, name)
 
     def check_hand_on(self, kind, name, existing, arguments, keys):
-        """Check the rights to declare an entity whose arguments, under ``keys``, name exchanges to which it
-        sends messages: read on the entity, write on those exchanges. If ``name`` is in ``existing``, nothing
-        is checked, because the declare changes nothing.
+        """Check the rights to declare an entity that sends messages to exchanges named in its arguments.
+        ``keys``: the arguments that name them. Needs read on the entity and write on those exchanges. A name
+        in ``existing`` needs no check, because the declare changes nothing.
         """
         if name in existing:
             return
@@ -66,11 +65,9 @@ class Access:
             or self.user.topic_permission(self.vhost_name, exchange.name) is None)
 
     def may_write(self, name):
-        """True if the user has the right "write" on the queue or exchange ``name``."""
         return self._allows(WRITE, name)
 
     def may_read(self, name):
-        """True if the user has the right "read" on the queue or exchange ``name``."""
         return self._allows(READ, name)
 
     def may_publish(self, exchange, *routing_keys):
@@ -129,7 +126,7 @@ class AllAccess(Access):
 
 
 def may_enter(user, vhost_name):
-    """True if the user may enter the vhost, by having any permission in it."""
+    """True if the user has any permission in the vhost."""
     return user.permission(vhost_name) is not None
 
 

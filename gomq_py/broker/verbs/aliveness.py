@@ -13,7 +13,7 @@ NO_PROPERTIES = b"\0\0"
 
 def is_alive(caller, scheduler):
     """Run the aliveness test. Returns True if the published message comes back. Needs configure, write and
-    read on the test's queue. Raises Refused. May switch.
+    read on the test's queue. Raises Refused. May switch greenlets.
     """
     caller.access.check_configure(QUEUE, NAME)
     caller.access.check_write(QUEUE, NAME)

@@ -1,7 +1,6 @@
-"""Verbs of bindings: bind and unbind queues and exchanges, after a check of the caller's rights.
+"""Binds and unbinds queues and exchanges, after a check of the caller's rights.
 
-The vhost has the rules of bindings. ``kind`` is the destination's: access.QUEUE or access.EXCHANGE. bind()
-and unbind() return True if the client's answer must wait for the disk.
+The vhost has the rules of bindings. ``kind`` is the destination's: access.QUEUE or access.EXCHANGE.
 """
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
@@ -9,9 +8,9 @@ from gomq_py.errors import Refused
 
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
-    """Bind a queue or exchange (``kind``) to ``source``. Needs write on the destination, read on the source,
-    and with a topic permission read on the routing key. Returns True if the client's answer must wait for the
-    disk. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    """Bind a queue or exchange (``kind``) to ``source``. Returns True if the client's answer must wait for
+    the disk. Needs write on the destination, read on the source, and with a topic permission read on the
+    routing key. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
@@ -23,8 +22,8 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def unbind(caller, kind, destination, source, routing_key, arguments=None):
-    """Unbind a queue or exchange (``kind``) from ``source``. Needs the same rights as bind(), even for a
-    missing binding. Returns True if the client's answer must wait for the disk. Raises AccessRefused,
+    """Unbind a queue or exchange (``kind``) from ``source``. Returns True if the client's answer must wait
+    for the disk. Needs the same rights as bind(), even for a missing binding. Raises AccessRefused,
     ResourceLocked.
     """
     vhost = caller.vhost
@@ -43,8 +42,8 @@ def check_own(caller, queue, source, routing_key):
 
 
 def may_own_all(caller, queue, source):
-    """True if the caller may create this queue and bind it to ``source`` with any key. False if a right is
-    missing or a topic permission limits the keys: then call check_own() for each key.
+    """True if the caller may create this queue and bind it to ``source`` with any key. False if a topic
+    permission limits the keys: then call check_own() for each key.
     """
     if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
         return False
@@ -68,7 +67,7 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding of the two entities is durable, or one is missing."""
+    """True if a binding of the two entities is durable, or one entity is missing."""
     # Its deletion may not be on disk yet.
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:

@@ -1,7 +1,7 @@
 """Blocked publish: a message that waits while a thread makes the files of a new segment.
 
 Publishing makes a BlockedPublish when a queue answers LATER. So the disk holds up one publisher and not the
-hub. Protocol servers keep the client's later messages behind this message.
+event loop. Protocol servers keep the client's later messages behind this message.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER
@@ -14,8 +14,8 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
-    """Make a BlockedPublish of these arguments. Until it ends, ``stream``, the client's, is not read, and the
-    message's octets count as an unfinished body.
+    """Make a BlockedPublish of these arguments. Until it ends, the client's ``stream`` is not read. The
+    message's bytes count as an unfinished body.
     """
     message = publication.message
     hold = stream.pause_reading(getattr(message.lacking, "waits_for", WAITS_FOR))
@@ -31,17 +31,17 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class BlockedPublish:
-    """Publishes a Publication's message to its destinations from number ``at`` on, once the files of
-    destination ``at`` are made. The message owns its octets. ``taken``: all earlier destinations stored it.
+    """Publishes a message to its remaining destinations, once the first of these has its files.
 
-        done(taken, somebody_took)            called at the end, even if the client has gone: whether all
-                                              destinations took the message, and whether one from ``at`` on
-                                              did
-        before(destinations, left, taken)     called before each attempt, with None as ``left``; called in the
-                                              attempt's batch after a refusal (``left`` is empty) or LATER
-                                              (``left``: this one and all later)
+    ``at``: number of that destination; ``taken``: all earlier ones stored the message. If all queues were
+    deleted before, the message is routed again. The message owns its bytes.
 
-    The message is routed again if all queues were deleted before.
+        done(taken, somebody_took)          called at the end, even if the client has gone. ``taken``: all
+                                            destinations stored the message. ``somebody_took``: at least
+                                            one from number ``at`` on did
+        before(destinations, left, taken)   called before each attempt, with None as ``left``. Also called
+                                            after a refusal (``left`` is empty) and after LATER (``left``:
+                                            the destinations still to try)
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -63,9 +63,7 @@ class BlockedPublish:
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue when the files were made. After an ``error`` the destination that needed the files
-        refuses. Never raises.
-        """
+        """Continue when the files are made. On ``error`` the first destination refuses. Never raises."""
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
         self._message.restamp(now_ms)
@@ -110,7 +108,6 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """List the remaining destinations, without deleted queues."""
         # Without those declared anew, too.
         found = []
         for each in self._destinations:

@@ -9,8 +9,8 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
 
 def check_credentials(logins, clients, username, password, host, deadline):
-    """Log a client in from the address ``host``, and count the login. ``password``: octets, or None if a
-    verified certificate names the user. Returns the User. Raises LoginRefused. May switch.
+    """Log a client in from the address ``host``, and count the login. Returns the User. ``password``: bytes,
+    or None if a verified certificate names the user. Raises LoginRefused. May switch greenlets.
     """
     # ``clients`` may stop admitting connections before this returns, so the caller must check that
     # afterwards.
@@ -35,8 +35,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """Log a client in without waiting. Returns the User; None if the check must wait, or refuses the login.
-    """
+    """Log a client in without waiting. Returns the User; None if check_credentials() must decide."""
     if clients.refusing_logins:
         return None
     if password is None:
@@ -52,7 +51,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Why a connected User may no longer stay in the vhost ``name``; None if the User may."""
+    """Return why a connected User may no longer stay in the vhost ``name``; None if it may."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:

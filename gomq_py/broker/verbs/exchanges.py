@@ -1,4 +1,4 @@
-"""Verbs of exchanges: declare, declare passively and delete, after a check of the caller's rights.
+"""Declares and deletes exchanges, after a check of the caller's rights.
 
 The vhost has the rules of exchanges. Protocol servers translate the errors.
 """
@@ -21,7 +21,6 @@ class DeclaredExchange(NamedTuple):
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
     """Declare an exchange. Returns DeclaredExchange. Raises UnknownType, AccessRefused, PreconditionFailed.
-
     Needs configure. A new exchange with an alternate exchange needs read, too, and write on the alternate.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
@@ -44,7 +43,7 @@ def to_look_at(caller, name):
 
 def try_route(vhost, exchange, routing_key, envelope, now_ms):
     """Find where a message with this Envelope would go, without publishing it. Returns a routing.trial.Trial.
-    Needs no right, because lists of bindings show the same. Raises PreconditionFailed. May switch.
+    Needs no right, because lists of bindings show the same. Raises PreconditionFailed. May switch greenlets.
     """
     headers = envelope.headers()
     if vhost.needs_properties:
@@ -59,8 +58,8 @@ def passive_declare(caller, name):
 
 
 def delete(caller, name, if_unused=False):
-    """Delete an exchange. Needs configure, even for a missing exchange. Returns True if the client's answer
-    must wait for the disk. Raises AccessRefused, PreconditionFailed.
+    """Delete an exchange. Returns True if the client's answer must wait for the disk. Needs configure, even
+    for a missing exchange. Raises AccessRefused, PreconditionFailed.
     """
     name = cleaned(name)
     caller.vhost.check_not_default(name)

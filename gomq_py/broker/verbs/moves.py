@@ -1,6 +1,6 @@
-"""Verbs of moves: check the rights that an operator needs to move, copy or replay a queue's messages.
+"""Checks the rights that an operator needs to move, copy or replay a queue's messages.
 
-Each verb returns the queue and a ``route`` function for broker.transfer.moves.Move, which does the work.
+Each function returns the queue and a ``route`` function for broker.transfer.moves.Move, which does the work.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.transfer.moves import to_origin, to_queue
@@ -25,9 +25,9 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
-    """Prepare the replay of dead letters. Needs read on the queue and, for each message, write on the queue
-    or exchange that gets it, with its routing keys. ``to``, ``clean``: see broker.transfer.moves.to_origin().
-    Returns (queue, route function for Move). Raises AccessRefused, NotFound, ResourceLocked.
+    """Prepare the replay of dead letters. Returns (queue, route function for Move). Needs read on the queue
+    and, for each message, write on the queue or exchange that gets it, with its routing keys. ``to``,
+    ``clean``: see broker.transfer.moves.to_origin(). Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access
     queue.check_taking()

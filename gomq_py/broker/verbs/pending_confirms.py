@@ -1,8 +1,8 @@
 """Pending confirms: sends answers to publishers, in order, once the messages are on disk.
 
-An UnsyncedQueues records which queues must be flushed for the published messages; at the end of the socket
+An UnsyncedQueues records which queues must be flushed for the published messages. At the end of the socket
 read the protocol server passes these queues, with an Answer, to PendingConfirms. An Answer without queues
-still waits behind earlier ones. Never stores, never switches.
+still waits behind earlier ones. Never stores, never switches greenlets.
 """
 from collections import deque
 from functools import partial
@@ -13,7 +13,7 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 class UnsyncedQueues:
     """Collects the tuples of queues that must be flushed to disk before an answer. ``last``: the tuple added
-    last, or None; callers do not add an equal tuple, since most publishes go to the same queues as before.
+    last, or None. Callers do not add an equal tuple, since most publishes go to the same queues as before.
     """
 
     __slots__ = ("last", "before")
@@ -22,7 +22,6 @@ class UnsyncedQueues:
         self.last = self.before = None
 
     def add(self, queues):
-        """Add a tuple of queues that must be flushed to disk before the answer."""
         if self.last is not None:
             if self.before is None:
                 self.before = {}  # as an ordered set
@@ -30,7 +29,7 @@ class UnsyncedQueues:
         self.last = queues
 
     def take(self):
-        """The tuples of queues added since the last take(), as a tuple; empty: no need to wait."""
+        """Return the tuples of queues added since the last take(), as a tuple; empty: no need to wait."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -52,17 +51,17 @@ class Answer:
         self.error = None
 
     def kept(self):
-        """Return the octets to send to the client once its messages are on disk."""
+        """Return the bytes to send to the client once its messages are on disk."""
         raise NotImplementedError
 
     def lost(self):
-        """Return the octets to send to the client when its messages may be lost."""
+        """Return the bytes to send to the client when its messages may be lost."""
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent.
-        Returns True if it waits for something else; ``callback(error)`` is called after that, and then this
-        method again.
+        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. On
+        True it waits for something else: ``callback(error)`` is called after that, and then this method
+        again.
         """
         return False
 
@@ -76,8 +75,9 @@ class Answer:
 
 
 class PendingConfirms:
-    """Keeps the answers to the publishes of one AMQP channel or MQTT client until the messages are on disk,
-    and sends them in order by ``write(octets)``. ``when_safe``: Durability.when_safe.
+    """Keeps the answers to the publishes of one client until the messages are on disk. The client is an AMQP
+    channel or MQTT client. Answers are sent in order by ``write(octets)``. ``when_safe``:
+    Durability.when_safe.
     """
 
     # Each answer costs a callback and perhaps a packet. So publishes that several reads bring while one flush
@@ -90,11 +90,10 @@ class PendingConfirms:
         self._waiting = None  # a deque (0.6 KiB) while an answer waits
 
     def is_waiting(self):
-        """True if an answer waits for the disk."""
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """The last waiting answer, to which publishes that need no flush may be added."""
+        """Return the last waiting answer, to which publishes that need no flush may be added."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):

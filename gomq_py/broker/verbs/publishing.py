@@ -1,11 +1,11 @@
-"""Publishing: checks, routes, stores and counts a publish.
+"""Publishing: checks, routes, stores and counts a published message.
 
     prepare            checks and routes a client's message, and makes a Publication
     store              gives a Publication to its destinations; the caller then answers its client
     store_and_wait     does the same for callers that can wait
 
 The protocol servers call these. For plain messages AMQP and MQTT connections have a fast path, which stores
-messages itself on a route from ``remembered_route``; a property test checks that both paths answer alike.
+messages itself on a route from ``remembered_route``. A property test checks that both paths answer alike.
 """
 from operator import attrgetter
 
@@ -30,10 +30,9 @@ _takes_publishes_only = attrgetter("takes_publishes_only")
 
 
 class Publication:
-    """A checked message and its destinations.
-
-    After storing, ``taken`` is True if all destinations stored the message, ``somebody_took`` if at least one
-    did. Without ``destinations`` the message is unroutable or a duplicate.
+    """A checked message and its destinations. After storing, ``taken`` is True if all destinations stored the
+    message, ``somebody_took`` if at least one did. Without ``destinations`` the message is unroutable or a
+    duplicate.
     """
 
     __slots__ = (
@@ -55,9 +54,7 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """Prepare a message of a transaction for tx.commit: its age begins now, and deleted queues are left
-        out.
-        """
+        """Prepare a message of a transaction for tx.commit: renews its age, leaves out deleted queues."""
         # A retained message is routed anew, for sessions that have subscribed since the publish.
         self.message.restamp(now_ms)
         there = [
@@ -80,8 +77,8 @@ class Publication:
 # checking and routing
 
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
-    """Return a Route that the fast publish path may cache for messages of this exchange and routing key; None
-    if they must take the general path (prepare).
+    """Return a Route that the fast publish path may cache for messages of this exchange and routing key.
+    None: they must take the general path (prepare).
 
     ``headers``: the message's headers, needed only if the route depends on a list in a header.
     ``tells_delayed``: the caller recognises delayed messages, and accepts a Route with other destinations for
@@ -110,13 +107,14 @@ def _route_by_delay(access, vhost, exchange, routing_key):
 
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Check and route a message. Returns a Publication. Needs write on the exchange and, with a topic
-    permission, write on each routing key. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and
-    the errors of ``read``.
+    """Check and route a message. Returns a Publication. The checks are in RabbitMQ's order.
 
-    ``read(tables)``, called after these rights are checked, returns the message's Envelope (broker.envelope).
-    The checks are in RabbitMQ's order. In the default exchange, a key ``amq.topic.TOPIC`` addresses the
-    vhost's topic exchange with the key TOPIC, unless a queue has that name; so a reply_to may name a topic.
+    Needs write on the exchange and, with a topic permission, write on each routing key. Then ``read(tables)``
+    is called, which returns the message's Envelope (broker.envelope). Raises AccessRefused, NotFound,
+    Malformed, PreconditionFailed, and the errors of ``read``.
+
+    In the default exchange, a key ``amq.topic.TOPIC`` addresses the vhost's topic exchange with the key
+    TOPIC, unless a queue has that name. So a reply_to may name a topic.
     """
     found, routing_key = _addressed(caller, exchange, routing_key)
     return checked(caller, found, routing_key, read, body, now_ms, mandatory)
@@ -181,11 +179,9 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 # storing
 
 def store(caller, publication, now_ms, wait=None):
-    """Publish the message to its destinations. Returns True if all stored it, otherwise False.
-
-    If destination number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None;
-    ``wait`` makes a BlockedPublish, whose ``done`` must call stored(). Without ``wait`` the files are made at
-    once.
+    """Publish the message to its destinations. Returns True if all stored it, otherwise False. If destination
+    number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None. ``wait`` makes a
+    BlockedPublish, whose ``done`` must call stored(). Without ``wait`` the files are made at once.
     """
     # The id is recorded first: a repeat must not be confirmed before this message is stored.
     is_noted = _is_noted(publication)
@@ -212,7 +208,7 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Make the Publication of a message whose fast publish ended at a destination that answered LATER."""
+    """Make the Publication of a message that the fast path could not finish: a destination answered LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
@@ -236,8 +232,8 @@ def stored(publication, taken, somebody_took):
 
 
 def store_and_wait(caller, publication, scheduler):
-    """Store a message that did not come by an AMQP channel, wait until all destinations have answered, and
-    count the publish for the vhost. Returns the Publication. May switch.
+    """Store a message, wait until all destinations have answered, and count the publish. Returns the
+    Publication. For messages that did not come by an AMQP channel. May switch greenlets.
     """
     waited, now_ms = Event(), unix_ms()
 
@@ -267,12 +263,11 @@ def traced(caller):
 
 
 def _is_noted(publication):
-    """True if the exchange deduplicates and the message has a deduplication id."""
     return publication.seen is not None and publication.seen[0] is not None
 
 
 def _is_duplicate(publication, now_ms):
-    """True if the exchange has seen the message's deduplication id; otherwise remembers the id."""
+    """True if the exchange has seen the message's deduplication id. Otherwise remembers the id."""
     seen = publication.exchange.deduplication
     return seen is not None and not seen.take(*publication.seen, now_ms)
 

@@ -1,4 +1,4 @@
-"""Verbs of queues: declare, delete, take from, look at, purge, pause, restart, after a check of rights.
+"""Operations on queues: declare, delete, take from, look at, purge, pause, restart, after a check of rights.
 
 The vhost has the rules of queues. Protocol servers translate the errors.
 """
@@ -32,10 +32,9 @@ class Deleted(NamedTuple):
 
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
-    """Declare a queue; without a name, a name is generated. Returns DeclaredQueue. Raises AccessRefused,
+    """Declare a queue; without a name, a name is generated. Returns DeclaredQueue. Needs configure. A new
+    queue with a dead letter exchange needs read, too, and write on that exchange. Raises AccessRefused,
     NotFound, PreconditionFailed, ResourceLocked.
-
-    Needs configure. A new queue with a dead letter exchange needs read, too, and write on that exchange.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     generated = not name
@@ -79,7 +78,7 @@ def to_take_from(caller, name):
 
 
 def check_still_takes(caller, name):
-    """Raise AccessRefused if the consumer's user no longer has the right to read from the queue."""
+    """Raise AccessRefused if the user no longer has the right to read from the queue."""
     caller.access.check_read(QUEUE, name)
 
 
@@ -89,8 +88,8 @@ def _to_drop_from(caller, name):
 
 
 def to_look_at(caller, name):
-    """Return a queue, even if closed or exclusive, whose messages the caller wants to see without taking
-    them. Needs read. Raises AccessRefused, NotFound.
+    """Return a queue whose messages the caller wants to see without taking them. It may be closed or
+    exclusive. Needs read. Raises AccessRefused, NotFound.
     """
     caller.access.check_read("queue", cleaned(name))
     return _named(caller, name)
@@ -105,8 +104,8 @@ def readable(caller):
 
 
 def purge(caller, name):
-    """Drop the ready messages. Needs read. Returns (queue, count of dropped messages); the client's answer
-    must wait for ``queue.after_purge``. Raises AccessRefused, NotFound, ResourceLocked.
+    """Drop the ready messages. Returns (queue, count of dropped messages). The client's answer must wait for
+    ``queue.after_purge``. Needs read. Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue = _to_drop_from(caller, name)
     queue.serve()
@@ -114,8 +113,8 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """Drop up to ``count`` ready messages, the oldest first, in slices. Needs read, which is checked before
-    each slice. Returns the queue. Raises AccessRefused, NotFound, ResourceLocked. May switch.
+    """Drop up to ``count`` ready messages, the oldest first, in slices. Returns the queue. Needs read, which
+    is checked before each slice. Raises AccessRefused, NotFound, ResourceLocked. May switch greenlets.
     """
     queue = _to_drop_from(caller, name)
     left = count
@@ -132,7 +131,7 @@ def purge_some(caller, name, count):
 
 
 def until_opened(queue):
-    """Wait until the queue has opened the files of its next message. May switch."""
+    """Wait until the queue has opened the files of its next message. May switch greenlets."""
     opened = Event()
     queue.when_opened(opened.set)
     opened.wait()
@@ -150,7 +149,7 @@ def pause(caller, name, paused=True):
 
 def restart(caller, name):
     """Reopen a queue that a fault of its store has closed. Needs configure. Raises AccessRefused, NotFound,
-    PreconditionFailed. May switch.
+    PreconditionFailed. May switch greenlets.
     """
     caller.access.check_configure("queue", cleaned(name))
     caller.vhost.restart_queue(_named(caller, name))

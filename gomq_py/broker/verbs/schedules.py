@@ -1,6 +1,4 @@
-"""Verbs of schedules (broker.exchanges.schedule): set by a publish, list, show and delete, after a check of
-the caller's rights.
-"""
+"""Sets, lists, shows and deletes schedules (broker.exchanges.schedule), and checks the caller's rights."""
 from gomq_py.broker.exchanges import schedule as _schedule
 from gomq_py.broker.names import described
 from gomq_py.broker.verbs.access import EXCHANGE
@@ -20,9 +18,7 @@ def is_set(exchange, envelope, headers):
 
 
 def checked(caller, exchange, headers, properties, body_length, now_ms):
-    """Check a message that sets a schedule. Returns its properties as the exchange's store keeps them. Raises
-    PreconditionFailed, OutOfResources.
-    """
+    """Check a schedule's message; return its properties. Raises PreconditionFailed, OutOfResources."""
     schedule = _schedule.read(headers, not body_length, now_ms)
     if len(properties) + body_length > _schedule.MOST_OCTETS:
         raise PreconditionFailed(
@@ -37,8 +33,8 @@ def checked(caller, exchange, headers, properties, body_length, now_ms):
 
 
 def shown(caller, exchange):
-    """Yield (due in Unix ms, message) of the exchange's schedules, by name; the message is filled anew for
-    each. Yields nothing if the caller may not read the exchange, or it does not delay.
+    """Yield (due in Unix ms, message) of the exchange's schedules, by name. The message is filled anew for
+    each. Yields nothing if the caller may not read the exchange.
     """
     kept = None if exchange.delayed_store is None else exchange.delayed_store.schedules
     if kept is None or not caller.access.may_read(exchange.name):
@@ -51,7 +47,7 @@ def shown(caller, exchange):
 
 
 def show(caller, exchange, name):
-    """(due in Unix ms, message) of a schedule. Needs read. Raises NoPermission, NotFound."""
+    """Return (due in Unix ms, message) of a schedule. Needs read. Raises NoPermission, NotFound."""
     caller.access.check_read(EXCHANGE, exchange.name)
     kept, message = exchange.delayed_store.schedules, Message()
     due_ms = None if kept is None else kept.show(name, message)

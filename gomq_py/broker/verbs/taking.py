@@ -14,9 +14,9 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def take(caller, name, count, requeue, reject):
-    """Take up to ``count`` messages, or fewer at TAKEN_OCTETS_MAX. Returns a list of (Message.describe(),
-    exchange, routing key, properties, body, count of ready messages left). Needs read. Raises AccessRefused,
-    NotFound, ResourceLocked. May switch.
+    """Take up to ``count`` messages, or fewer at TAKEN_OCTETS_MAX, then requeue, reject or acknowledge them.
+    Returns a list of (Message.describe(), exchange, routing key, properties, body, count of ready messages
+    left). Needs read. Raises AccessRefused, NotFound, ResourceLocked. May switch greenlets.
     """
     # All stay unacked until the last was taken, so that none is taken twice; then all are requeued
     # (``requeue``), rejected (``reject``) or acknowledged.
@@ -53,7 +53,7 @@ def take(caller, name, count, requeue, reject):
 
 
 def _get(queue, message):
-    """Take the next message by Queue.get, after waiting for its files if these must be opened. May switch."""
+    """Take the next message, after waiting for its files if these must be opened. May switch greenlets."""
     while True:
         queue.turn_to(message)  # one for each request
         if queue.get(message, False):

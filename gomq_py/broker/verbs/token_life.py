@@ -22,11 +22,9 @@ class TokenLife:
         self._arm()
 
     def renew(self, secret, hold, renewed, refused):
-        """Verify a newer token (octets) from the client in a greenlet, then call ``renewed()`` or
-        ``refused(error)``. The issuer's keys may have to be fetched for that.
-
-        ``hold`` pauses the reading of the client, and is released when the token is verified: the client's
-        later requests may need the new token's rights.
+        """Verify a newer token (bytes) in a greenlet, then call ``renewed()`` or ``refused(error)``. The
+        issuer's keys may have to be fetched for that. ``hold`` pauses the reading of the client, and is
+        released when the token is verified: the client's later requests may need the new token's rights.
         """
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)
 
