@@ -58,8 +58,8 @@ class Moving(Job):
 
 
 class Replacing(RetryJob):
-    """Replaces a QoS2Records whose store has failed by a QoS2Records with a new store, and writes all
-    identifiers in flight to that store, some sessions per slice.
+    """Replaces a QoS2Records whose store has failed by a QoS2Records with a new store. Writes all identifiers
+    in flight to the new store, some sessions per slice.
     """
 
     name = "noting QoS 2 identifiers in a new store"
