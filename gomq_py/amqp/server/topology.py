@@ -111,10 +111,7 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """Return ``name``, or the name of the channel's last declared queue if ``name`` is empty.
-
-    Raises NotFound if the name is empty and the channel has declared no queue.
-    """
+    """``name``, or the channel's last declared queue if ``name`` is empty. Raises NotFound without one."""
     name = cleaned(name)
     if name:
         return name
