@@ -125,7 +125,6 @@ class MemoryDelivery:
         return before - self.left
 
     def close(self):
-        """Release the buffer."""
         self._owner = self._body = None
 
     def _parts(self):
@@ -153,7 +152,7 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """(bytes before the body frame at offset ``at`` of the body, length of its part of the body)."""
+        """(bytes to send before a part of the body, length of the part). ``at``: offset of the part."""
         return END + self._head(at), min(len(self._body) - at, self._room)
 
     def _head(self, at):

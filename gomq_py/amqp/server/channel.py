@@ -158,7 +158,7 @@ class Channel(HotChannel):
     # modes
 
     def choose_lane(self):
-        """Decide whether the compiled fast lane may handle this channel's publishes and acks."""
+        """Decide whether the compiled FastLane may handle this channel's publishes and acks."""
         self.tracing = self.vhost.tracing
         self.slow = (
             self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None

@@ -226,7 +226,6 @@ class AMQPConsumer(consumers.Consumer):
         return -1
 
     def _translated_size(self):
-        """Return the most bytes that _write_translated() writes."""
         message = self.message
         return delivery.delivery_size(
             len(self.prefix), message.routing_length,
@@ -235,7 +234,7 @@ class AMQPConsumer(consumers.Consumer):
 
     def _write_translated(self, out, at, end):
         """Write the frames of ``message``, which came by another protocol, to ``out[at:end]``. Returns the
-        offset behind them, or -1 if the message is malformed and was set aside.
+        offset behind them, or -1 if the message is malformed and was skipped.
         """
         message = self.message
         channel = self.channel.id
@@ -250,7 +249,7 @@ class AMQPConsumer(consumers.Consumer):
         return at
 
     def _pass_over(self, error):
-        """Set aside ``message``, which is unreadable, so that later messages are delivered."""
+        """Skip the unreadable ``message``, which stays in the queue, so that later messages are delivered."""
         self.source.shift_head()
         self.source.set_aside(self.message.location, error, "delivering it")
         self.apart += UNREADABLE_OCTETS
@@ -261,7 +260,6 @@ class AMQPConsumer(consumers.Consumer):
         self.channel.cannot_take(self.source, self.message.properties_length)
 
     def _send_taken(self, at):
-        """Send the first ``at`` bytes of the output buffer."""
         queue = self.source
         # Deliveries are marked in the store before the client can answer.
         queue.write_out()
@@ -348,7 +346,7 @@ class AMQPConsumer(consumers.Consumer):
 
     def wait_for(self, message, now_ms):
         """Let the unstored ``message`` wait until the client has read the large message before it. Returns
-        the Turn that delays the message, or None if the queue must store it.
+        the Turn (a timed wait) that delays the message, or None if the queue must store it.
         """
         if (
             self.timers is None or not self.started or self.held or self.output.broken

@@ -113,7 +113,6 @@ class Handshake:
         return capabilities if isinstance(capabilities, dict) else {}
 
     def feed(self, data):
-        """Add bytes that were read from the client."""
         if self.state == HEADER:
             needed = HEADER_SIZE - len(self._header)
             self._header += data[:needed]

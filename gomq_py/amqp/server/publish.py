@@ -220,8 +220,8 @@ def prepare(channel, method, properties, body):
 
 
 def _own_reply_to(channel, reply_to):
-    """Return the name that replaces the direct reply-to of this client's requests; None for any other
-    reply_to. Raises PreconditionFailed if the client has no consumer of direct replies.
+    """Return the routing key for replies to this client, if ``reply_to`` asks for direct replies; otherwise
+    None. Raises PreconditionFailed if the client has no consumer of direct replies.
     """
     if reply_to != REPLY_TO:
         return None

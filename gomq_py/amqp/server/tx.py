@@ -205,7 +205,7 @@ class Commit:
         self._parts[-1][2].append(location)
 
     def _published(self, error):
-        """Begin to settle, because the messages are on disk or, with an ``error``, lost."""
+        """Begin to settle, because the messages were flushed. ``error``: set if they are lost."""
         error = self._refusal(error)
         if error is not None:
             self._parts = deque((LOST, queue, locations) for _, queue, locations in self._parts)
@@ -269,7 +269,7 @@ class Commit:
 
 
 class Settlement(Job):
-    """Settles a commit's deliveries, after its messages are on disk or, with an ``error``, lost."""
+    """Settles a commit's deliveries after its messages were flushed. ``error``: set if they are lost."""
 
     name = "settling what a transaction settles"
 

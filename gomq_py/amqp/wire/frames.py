@@ -71,7 +71,6 @@ class FrameReader:
         self.position = 0
 
     def feed(self, data):
-        """Add bytes that were received."""
         if self.position:
             del self.buffer[:self.position]
             self.position = 0

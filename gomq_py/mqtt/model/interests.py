@@ -207,9 +207,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """Return the ``filters`` whose messages the client may receive. The answer for each filter is cached,
-        because filters match many topics.
-        """
+        """Return the ``filters`` whose messages the client may receive. The answers are cached."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()

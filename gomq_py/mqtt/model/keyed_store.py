@@ -432,7 +432,7 @@ class Reopening(RetryJob):
 
 
 class Rewriting(Job):
-    """Rewrites the messages of sparse segments, in slices."""
+    """Rewrites the messages of sparse (mostly unused) segments, in slices."""
 
     name = "writing kept MQTT messages anew"
 

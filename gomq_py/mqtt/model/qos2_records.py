@@ -1,23 +1,23 @@
 """QoS2Records: keeps the QoS 2 packet identifiers of a vhost's durable sessions on disk, in a store of their
 own.
 
-The sessions and the MQTT server write records here. A record outlives a kill once the function that writes it
-has returned, and a deletion from the end of the batch on. Records are flushed soon; deletions by PUBREL
-before PUBCOMP leaves. A rewritten record's old copy is deleted once the new copy is on disk.
+A record outlives a kill once the function that writes it has returned; a deletion outlives a kill from the
+end of the batch on. Records are flushed soon; deletions by PUBREL before PUBCOMP leaves. A rewritten record's
+old copy is deleted once the new copy is on disk. Kinds of records:
 
-    sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
-                with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and PUBREL wait
-                for acknowledgers (followers), because a new leader must have the record
-    received    just before a QoS 2 message is published to its destinations, until its PUBREL: after a kill
-                the client's repeated PUBLISH is known and not stored twice
-    partly      when some destinations have the message and the next waits for files, until all have it: after
-                a kill the client sends the message again, and it goes to the destinations that lack it
+    sent        written before a PUBLISH of QoS 2 leaves, deleted at its PUBCOMP. After a restart the message
+                is sent again with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and
+                PUBREL wait for followers, because a new leader must have the record
+    received    written just before a QoS 2 message is published to its destinations, deleted at its PUBREL.
+                After a kill the client's repeated PUBLISH is known and not stored twice
+    partly      some destinations have the message, the next waits for files. After a kill the client sends
+                the message again, for the destinations that lack it
     sure        written before PUBREC is sent: the messages of all "received" records up to a location are on
                 disk
-    doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
-                identifier before it is used. The same holds if there is no ``trust`` record
-    trust       all sent messages are recorded. A power loss, or a full disk that refuses a sent record,
-                deletes it. Doubt and trust are a store's first records
+    doubt       clients may hold identifiers that are free here. From the next boot on, PUBREL is sent for an
+                identifier before it is used. A missing "trust" record means the same
+    trust       all sent messages are recorded. Deleted by a power loss, or when a full disk refuses a sent
+                record. Doubt and trust are a store's first records
 
 A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). A boot
 checks these positions:
@@ -154,7 +154,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
-        """Note that all ``destinations`` stored the begun() message. Returns the record's new location."""
+        """Note that all ``destinations`` stored the message of begun(). Returns the record's new location."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -173,7 +173,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self.places_of(())
 
     def places_of(self, left):
-        """The encoded log positions of the last begun() message, without the last destinations, ``left``."""
+        """Return the encoded log positions that begun() recorded, without the last destinations, ``left``."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -319,7 +319,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.write_out()
 
     def fail(self, error):
-        """Write no more records; a QoS2Records with a new store must replace this object."""
+        """Stop writing records. Another QoS2Records with a new store must replace this object."""
         if not self.failed:
             self.failed = self.is_stuck = True
             LOG.error(
@@ -332,7 +332,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.waiting.append(callback)
 
     def replaced(self):
-        """End ``is_stuck``, because the definitions on disk name the new store."""
+        """Clear ``is_stuck``, because the definitions on disk name the new store."""
         self.is_stuck = False
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
@@ -470,7 +470,6 @@ class QoS2Records(_scheduler.TurnTaker):
 
 
 def _would_outlive_kill(destinations):
-    """Whether messages appended now would outlive a kill in all destinations."""
     for destination in destinations:
         if not destination.outlives_kill():
             return False

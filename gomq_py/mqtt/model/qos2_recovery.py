@@ -8,7 +8,7 @@ runs.
 
 Each record has no routing; its properties are:
 
-    offset  octets
+    offset  bytes
     0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST
     1       1       state of RECEIVED or PARTLY: IS_SURE, BEGUN, or MAY_BE_LOST: a kill may lose the message
     2       2       packet identifier

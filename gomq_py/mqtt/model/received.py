@@ -157,7 +157,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Note that the begin() message is stored. ``queues``: durable queues that have it, or None."""
+        """Note that the message of begin() is stored. ``queues``: durable queues that have it, or None."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -201,7 +201,7 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """Return encoded log positions of the begin() message in the ``destinations`` that have stored it."""
+        """Encoded log positions of the message of begin() in the ``destinations`` that have stored it."""
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 

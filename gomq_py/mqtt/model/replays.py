@@ -89,7 +89,9 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages, until ``clock`` is over. Returns True after the last message."""
+        """Replay up to ``room`` messages, until the ``clock`` of the slice is over. Returns True after the
+        last.
+        """
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:

@@ -52,7 +52,7 @@ class Sent:
         used          number of identifiers in use
         to_release    identifiers of deleted messages, which need a PUBREL
         records       the QoS2Records that keeps QoS 2 messages under the session's ``key``, or None
-        doubts        a power cut deleted records before this table was made
+        doubts        the client may hold identifiers whose records a power cut deleted
     """
 
     __slots__ = (
@@ -244,8 +244,8 @@ class Sent:
         return identifier
 
     def must_release(self):
-        """Return whether the next QoS 2 message must wait for a PUBCOMP. It must if the client may still hold
-        every free identifier. These identifiers are put into ``to_release``.
+        """Return whether the next QoS 2 message must wait for a PUBCOMP. True if the client may still hold
+        every free identifier; these identifiers are put into ``to_release``.
         """
         if self.first_free == 0 and not self._found(True):
             self._grow(self.capacity + 1)

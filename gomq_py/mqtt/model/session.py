@@ -135,7 +135,7 @@ class Session:
 
     @property
     def owner(self):
-        """(name, whether the login was by token) of the user who connected last."""
+        """Return (name, whether a token named it) of the user who connected last."""
         return self.user, self.of_token
 
     @property
@@ -187,7 +187,7 @@ class Session:
         return self.queue if self.is_durable or qos or self.sink is None else self.sink
 
     def keeps(self, topic_filter):
-        """Whether messages of this filter's subscription go to the session's queue rather than its sink."""
+        """Return whether messages of this filter's subscription are kept in the session's queue."""
         subscription = self.subscriptions.get(topic_filter)
         return subscription is None or subscription.binding.destination is not self.sink
 

@@ -52,8 +52,9 @@ class Sessions:
                          ``topic_exchange``
 
     A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
-    and ``session_ended(reason)``. Both methods end the connection without switching or touching the session;
-    before they return, the connection has detached its consumer and returned unacknowledged messages.
+    and ``session_ended(reason)``. Both methods end the connection without switching greenlets or touching the
+    session; before they return, the connection has detached its consumer and returned unacknowledged
+    messages.
     """
 
     def __init__(self, vhost, exchange, retained, wills):

@@ -14,7 +14,7 @@ ROOM, FULL, LATE = 0, 1, 2
 class Member:
     """A session in a shared subscription.
 
-        target        queue or sink of the ``session``
+        target        the session's queue, or its destination for QoS 0
         count         number of its bindings
         is_present    the session counts as connected
         is_allowed    the session may get messages, as computed for revision ``rights`` of the client's rights
@@ -91,7 +91,7 @@ class SharedSubscription(_routes.Destination):
         self.was_asked = False  # whether a member was asked for this message
 
     def add(self, session, target):
-        """Add ``session``, with its queue or sink as ``target``. Each call needs its own remove()."""
+        """Add ``session``, whose messages go to ``target``. Each call needs its own remove()."""
         member = self.members.get(target)
         if member is not None:
             member.count += 1
@@ -126,8 +126,8 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member, if possible to one that has room. Returns the member's answer. Returns
-        0 if all members refuse the message; 1 if no member may receive it, or all are being deleted.
+        """Publish to the next member, if possible to a member with room. Returns the member's answer; 0 if
+        all members refuse the message; 1 if no member may receive it, or all are being deleted.
         """
         self.was_asked = False
         answer = (

@@ -162,7 +162,6 @@ class Wills:
             self._publish_now(will)
 
     def user_deleted(self, user):
-        """Forget the wills of a deleted User."""
         # After a restart another user may have the name.
         gone = [client_id for client_id, left_by in self._users.items() if left_by is user]
         gone += [client_id for client_id, name in self._names.items() if name == user.name]

@@ -205,7 +205,6 @@ class Connection(ClientConnection):
             hold.release()
 
     def _connected(self, greeting, was_there):
-        """Send CONNACK, and begin to serve the client."""
         self._is_connected = True
         self._inbound_maximum = greeting.inbound_maximum
         self.lane = FastLane(
@@ -233,9 +232,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """Check that the client may use a session that belongs to another user. The client needs the right to
-        configure the session's queue; if ``is_locked``, nothing suffices. Raises NoPermission,
-        ResourceLocked.
+        """Check that the client may use a session that belongs to another user. Needs the right to configure
+        the session's queue; with ``is_locked``, always refuses. Raises NoPermission, ResourceLocked.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:

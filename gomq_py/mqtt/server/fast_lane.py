@@ -165,7 +165,7 @@ class FastLane(streams.Lane):
                 return walk.position
 
     def _publish(self):
-        """Publish the current PUBLISH. Returns False if connection.packet() must handle it."""
+        """Publish the message of the current packet. Returns False if connection.packet() must handle it."""
         walk = self.parts.walk
         if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0 or (
                 walk.payload_length > self.payload_max):

@@ -146,7 +146,7 @@ class _Filters(Job):
         return False
 
     def _some(self):
-        """Handle filters until the slice is over; answer after the last. Returns True if some are left."""
+        """Handle filters for a slice of time, and answer after the last. Returns True if some are left."""
         clock = SliceClock()
         while self._filters:
             self._answer.codes.append(self._one(self._filters.popleft()))

@@ -135,7 +135,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """The offset behind a PUBLISH's properties, whose length field is at ``at``; None if it is incomplete."""
+    """The offset behind a PUBLISH's properties; None if their length field, at ``at``, is incomplete."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)
