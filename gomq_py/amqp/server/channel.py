@@ -325,7 +325,7 @@ class Channel(HotChannel):
 
     def agree_to_close(self):
         """Handle the client's channel.close: release the channel, and send close-ok after all outstanding
-        answers. Answers and confirms may still wait for the disk.
+        answers and confirms.
         """
         self.send_confirms()
 

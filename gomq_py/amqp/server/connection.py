@@ -5,8 +5,8 @@ In the AMQP server only this module turns errors into frames.
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries
 
-Greenlets send only a connection's last frames; all other code here runs in the event loop and must not
-switch. No frame is parsed twice, and every wait for the peer has a time limit.
+Greenlets send only a connection's last frames; all other code here runs in the event loop and must not switch
+greenlets. No frame is parsed twice, and every wait for the peer has a time limit.
 """
 import logging
 from functools import partial

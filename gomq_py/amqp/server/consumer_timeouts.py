@@ -68,7 +68,6 @@ class ConsumerTimeouts:
             self._timer = None
 
     def is_watching(self, channel):
-        """Return True if a check of the channel is scheduled."""
         return channel in self._due
 
     def run_due(self):

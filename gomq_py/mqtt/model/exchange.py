@@ -73,7 +73,7 @@ class MQTTExchange(Exchange):
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """(binding key, arguments) by which a topic exchange matches the same messages as this binding."""
+        """Return the (binding key, arguments) by which a topic exchange matches the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):

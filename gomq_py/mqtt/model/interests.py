@@ -112,7 +112,6 @@ class Interests:
         self.last_length = -1
 
     def rights_changed(self):
-        """Drop remembered results after a change of the client's rights."""
         self.rights += 1
         self.forget()
 

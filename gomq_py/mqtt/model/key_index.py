@@ -90,7 +90,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(number of a sorted list, index in it) where the key is or belongs; number -1: before all lists."""
+        """(number of a sorted list, index in it) where the key is or belongs; number -1: at the front."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 

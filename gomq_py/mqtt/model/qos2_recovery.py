@@ -1,10 +1,10 @@
-"""QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. For boot;
-blocks.
+"""QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. Blocks;
+called at boot.
 
 Each received identifier is restored as complete or as partly stored, or dropped; qos2_records has the rules.
 Restored identifiers are recorded again, so that later boots need not check them. After a power loss sent
-identifiers may be missing: that is recorded, too, and the sessions of that time stay doubtful in all later
-runs.
+identifiers may be missing: the store records this loss, and the sessions of that time stay doubtful in all
+later runs.
 
 Each record has no routing; its properties are:
 
@@ -123,7 +123,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """(whether all destinations have an Entry's message, encoded log positions where it is stored)."""
+        """Return (whether all destinations have an Entry's message, encoded log positions of its copies)."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:

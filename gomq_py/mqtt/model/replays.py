@@ -89,9 +89,7 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages, until the ``clock`` of the slice is over. Returns True after the
-        last.
-        """
+        """Replay up to ``room`` messages within the time slice ``clock``. Returns True if none is left."""
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:

@@ -17,7 +17,7 @@ class Member:
         target        the session's queue, or its destination for QoS 0
         count         number of its bindings
         is_present    the session counts as connected
-        is_allowed    the session may get messages, as computed for revision ``rights`` of the client's rights
+        is_allowed    the session may get messages; computed at revision ``rights`` of its client's rights
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -233,6 +233,6 @@ class SharedSubscriptions:
         return [self.by_filter[topic_filter] for topic_filter in filters] if filters else []
 
     def renew(self, share):
-        """Replace a SharedSubscription by a new one. Returns the new one."""
+        """Replace a SharedSubscription by a new one, and return the new one."""
         self.by_filter[share.name] = renewed = share.renewed()
         return renewed

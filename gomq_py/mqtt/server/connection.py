@@ -4,8 +4,8 @@
     output < answers, deliveries
 
 Only this module of the MQTT server turns errors into packets. Greenlets send only a connection's last
-packets; all other code here runs in the event loop and must not switch. Each wait for the peer has a time
-limit.
+packets; all other code here runs in the event loop and must not switch greenlets. Each wait for the peer has
+a time limit.
 """
 from functools import partial
 from typing import NamedTuple

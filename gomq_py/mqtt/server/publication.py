@@ -59,7 +59,6 @@ class Publication:
         self.expiry_s = 0
 
     def find(self, message):
-        """Return the session's Interest in a message's topic."""
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 

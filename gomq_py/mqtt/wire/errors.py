@@ -31,7 +31,6 @@ class MQTTError(Exception):
 
     @property
     def name(self):
-        """Name of the error's reason code."""
         packet = DISCONNECT if reason_codes.may_carry(DISCONNECT, self.reason_code) else CONNACK
         return reason_codes.name_of(packet, self.reason_code)
 

@@ -101,7 +101,6 @@ class Reader:
         return bytes(octets[at:end])
 
     def utf8_string_pair(self, what: str) -> tuple[str, str]:
-        """Read a UTF-8 String Pair, as (name, value)."""
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
     def part(self, count: int, what: str) -> "Reader":

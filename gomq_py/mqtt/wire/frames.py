@@ -167,7 +167,6 @@ class PacketWalk:
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
-        """Copy ``length`` bytes from offset ``at`` of the buffer."""
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
@@ -423,7 +422,6 @@ class Acknowledgements:
             self.at, self.used, self.version, kind, packet_identifier, reason_code)
 
     def take(self):
-        """Remove all acknowledgements and return them as bytes."""
         taken = bytes(self.answers[:self.used])
         self.used = 0
         if self.room > ROOM_KEPT:
