@@ -151,7 +151,7 @@ class Commit:
         self._at = 0
 
     def step(self):
-        """Do a slice of work. Returns False when the client's next methods need not wait any more. Raises
+        """Do a slice of work. Returns True while the client's next methods must wait. Raises
         PreconditionFailed if a queue refused a message.
         """
         clock = SliceClock(every=LOOKS)

@@ -10,7 +10,7 @@ from gomq_py.hub.scheduler import Job, SliceClock
 
 
 class Withdrawals(Job):
-    """Checks the consumers of users whose rights have changed. ``clients`` (hub.clients): all connections."""
+    """Checks the consumers of users whose rights have changed. ``clients``: all connections (hub.clients)."""
 
     name = "looking for consumers that may not read any more"
 

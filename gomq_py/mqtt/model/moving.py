@@ -120,5 +120,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Return False: a failed flush of a store's files is no failure of the definitions."""
+    """Return False, because a failed flush of a store's files does not concern the definitions."""
     return False

@@ -123,7 +123,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.doubt()
 
     def doubt(self):
-        """Delete the trust record, so that later boots know that not all sent messages are recorded."""
+        """Delete the trust record, so that later boots know that some sent messages are not recorded."""
         self.doubts = True
         if self.trust_at:
             self.done(self.trust_at)
@@ -245,7 +245,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record. If its session ``has_ended``, wait until the end is on disk (moved())."""
+        """Delete a record. If its session ``has_ended``, moved() deletes the record, after the next flush."""
         if self.store is None or self.failed:
             return
         if has_ended:

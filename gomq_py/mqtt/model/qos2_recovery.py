@@ -99,7 +99,7 @@ class QoS2Recovery:
         self._forget()
 
     def _entries(self):
-        """Read all records. Returns {(key, kind, identifier): the last such Entry}."""
+        """Read all records. Returns {(key, kind, identifier): Entry of the last such record}."""
         entries, message = {}, Message()
         while self._store.ready_count and self._store.peek(message):
             self._store.shift()

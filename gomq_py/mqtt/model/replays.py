@@ -39,7 +39,7 @@ class Replay(Job):
         self._message = Message()
 
     def add(self, subscription, last):
-        """Also send the retained messages of this subscription, from the beginning. ``last``: arrival number
+        """Send the retained messages of one more subscription, from the beginning. ``last``: arrival number
         (Retained.came_at()) of the last message stored before the client subscribed.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter

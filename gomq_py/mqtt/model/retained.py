@@ -200,7 +200,7 @@ class Retained(KeyedStore):
         self.vhost.scheduler.start(self._expiring)
 
     def expire_some(self, clock):
-        """Delete expired messages until the slice's clock is over. Returns whether more may have expired."""
+        """Delete expired messages for the time slice ``clock``. Returns whether more may have expired."""
         message = Message()
         now_ms = self.vhost.timers.now_ms()
         while not self.closed:

@@ -1,8 +1,7 @@
 """Session queue: keeps a session's messages over connections and restarts.
 
-A kind of queue (session_kind), which only the session's connection consumes. Management lists it, limits and
-policies apply, and its expiry or deletion ends the session. Compiled, because it checks each published
-message.
+Only the session's connection consumes it. Management lists it, limits and policies apply, and its expiry or
+deletion ends the session. Compiled, because it checks each published message.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.queues import queue as broker_queue

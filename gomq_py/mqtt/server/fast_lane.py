@@ -118,7 +118,7 @@ class FastLane(streams.Lane):
         return end
 
     def finish(self):
-        """End a read: deliver the new messages to consumers, and send answers."""
+        """Deliver the new messages to consumers, and send answers. Called at the end of a read."""
         self.scheduler.finish()
         if self.outbound.answers is not None:
             self.outbound.done()

@@ -87,7 +87,7 @@ class LoginAttempt(ClientLogin):
         return end_of_connect
 
     def finish(self):
-        """End the read: do the work that the login has caused."""
+        """Do the work that the login has caused. Called at the end of a read."""
         self.connection.scheduler.finish()
 
     def _read_connect(self, octets):

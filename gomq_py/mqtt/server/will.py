@@ -67,7 +67,7 @@ def _kept(client_id, user, will):
 
 def publish(server, vhost, will, user, begin):
     """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns False if the
-    will must be retried, because the disk has no room or the exchange does not exist.
+    caller must retry, because the disk has no room or the exchange does not exist.
     """
     if not will.of_token:
         now = server.broker.users.get(will.user)
