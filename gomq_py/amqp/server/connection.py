@@ -280,8 +280,7 @@ class Connection(ClientConnection):
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def outruns(self, queues):
-        """Read the client more slowly, because it publishes faster than the consumers of ``queues`` consume.
-        """
+        """Slow down reading, because the client publishes faster than the consumers of ``queues`` consume."""
         # Has no effect on a client that also consumes, because reading less would delay its acks.
         if not self.takes:
             self.hub.backpressure.pause_reading(self.stream, queues)
