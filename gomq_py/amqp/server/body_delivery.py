@@ -1,8 +1,8 @@
-"""Body delivery: sends one large message to a consumer without copying the body. FileDelivery has the system
-send the body from the message's file; MemoryDelivery sends the body from the buffer that received it.
+"""Body delivery: sends one large message to a consumer without copying the body.
 
-The consumer (amqp.server.delivery) creates both for the connection's output (net.output), which calls send()
-whenever the socket can take more. Never switches.
+FileDelivery has the system send the body from the message's file; MemoryDelivery sends the body from the
+buffer that received it. The connection's output (net.output) calls send() whenever the socket can take more.
+Never switches greenlets.
 """
 import errno
 import os
@@ -30,13 +30,14 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileDelivery:
-    """Sends one large message to a client, with the body straight from the message's file, which must not be
-    overwritten or reused meanwhile (Store.body_file).
+    """Sends one large message to a client, with the body straight from the message's file.
 
-        lead            the octets of the method frame and the header frame
+    The file must not be overwritten or reused meanwhile (Store.body_file).
+
+        lead            the bytes of the method frame and the header frame
         reading         the open file (storage.disk.open_file.Reading); close() closes it
         start, count    offset and length of the body in the file
-        left            octets that the socket has not taken
+        left            bytes that the socket has not taken
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")
@@ -52,8 +53,7 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS of the message. Returns how many octets the socket took. Raises OSError.
-        """
+        """Write about SLICE_OCTETS of the message. Returns the number of bytes written. Raises OSError."""
         # Blocks if the disk must be read.
         before = self.left
         try:
@@ -72,7 +72,6 @@ class FileDelivery:
         return before - self.left
 
     def close(self):
-        """Close the file; nothing more is sent."""
         self._reading.close()
 
     def _send_body(self, send, fileno):
@@ -96,9 +95,11 @@ class FileDelivery:
 
 
 class MemoryDelivery:
-    """Sends one large message to a client, with the body straight from the buffer that received it. ``lead``:
-    the method frame and the header frame. ``body``: a view of the body, which stays unchanged while ``owner``
-    is referenced. ``left``: octets that the socket has not taken.
+    """Sends one large message to a client, with the body straight from the buffer that received it.
+
+        lead     the method frame and the header frame
+        body     a view of the body, which stays unchanged while ``owner`` is referenced
+        left     bytes that the socket has not taken
     """
 
     __slots__ = ("left", "_owner", "_body", "_at", "_lead", "_part", "_channel", "_room")
@@ -114,8 +115,7 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS of the message. Returns how many octets the socket took. Raises OSError.
-        """
+        """Write about SLICE_OCTETS of the message. Returns the number of bytes written. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -125,7 +125,6 @@ class MemoryDelivery:
         return before - self.left
 
     def close(self):
-        """Release the buffer; nothing more is sent."""
         self._owner = self._body = None
 
     def _parts(self):
@@ -153,9 +152,7 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Return (octets between two body frames, body octets of the second frame). The second frame begins
-        at offset ``at`` of the body.
-        """
+        """Return (frame bytes in front, length) of the part of the body at offset ``at``."""
         return END + self._head(at), min(len(self._body) - at, self._room)
 
     def _head(self, at):

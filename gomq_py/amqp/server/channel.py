@@ -2,7 +2,7 @@
 
 The connection owns the socket, passes frames to the channel, and turns errors into frames. The handlers are
 in topology, publish, consume, settling, confirms and tx. The base class HotChannel (fast_lane) holds the
-state that every message needs. Answers leave through ``replies`` only. Never switches.
+state that every message needs. Answers leave through ``replies`` only. Never switches greenlets.
 """
 from functools import partial
 from typing import Any
@@ -43,8 +43,10 @@ RETURNED_MAX = 1000
 class Channel(HotChannel):
     """One channel of an AMQP connection.
 
-    ``content``: the message being received, or None. ``transaction``: the open transaction, or None.
-    ``last_queue``: name of the queue declared last. ``prefetch_is_given``: the client has set its prefetch.
+        content              the message being received, or None
+        transaction          the open transaction, or None
+        last_queue           name of the queue declared last
+        prefetch_is_given    the client has set its prefetch
     """
 
     __slots__ = (
@@ -85,7 +87,7 @@ class Channel(HotChannel):
     # incoming frames
 
     def method(self, payload):
-        """Handle the payload of a method frame. Raises AMQPError."""
+        """Handle a method frame's payload. Raises AMQPError."""
         self.method_id = 0
         if self.content is not None:
             self.method_id = BasicPublish.ID
@@ -127,20 +129,18 @@ class Channel(HotChannel):
         self.replies.send(method_frame(self.id, method))
 
     def notify(self, method):
-        """Send a method that answers no request of the client. During a queue.delete, the method waits until
-        delete-ok has been sent.
-        """
+        """Send a method that answers no request. During a queue.delete the method waits for delete-ok."""
         if self.held_notices is None:
             self.reply(method)
         else:
             self.held_notices.append(method)
 
     def reply_when_safe(self, method, action=None):
-        """Wait until all changes made so far are on disk, then send the answer and call ``action()``."""
+        """Send the answer and call ``action()``, once all changes made so far are on disk."""
         self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
-        """Send the answer. If ``durable``, first wait until all changes made so far are on disk."""
+        """Send the answer; if ``durable``, only once all changes made so far are on disk."""
         if durable:
             self.reply_when_safe(method)
         else:
@@ -152,13 +152,13 @@ class Channel(HotChannel):
         queue.after_purge(self.connection.durability, partial(self.replies.fill, place))
 
     def send(self, octets):
-        """Write frames that answer no request (returns, deliveries) at once, ahead of waiting answers."""
+        """Send frames that answer no request (returns, deliveries) at once, ahead of waiting answers."""
         self.connection.output.write(octets)
 
     # modes
 
     def choose_lane(self):
-        """Decide whether publishes and acks of this channel take the compiled fast lane or the slow code."""
+        """Decide whether the compiled FastLane may handle this channel's publishes and acks."""
         self.tracing = self.vhost.tracing
         self.slow = (
             self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None
@@ -166,7 +166,6 @@ class Channel(HotChannel):
         )
 
     def start_confirming(self):
-        """Put the channel into confirm mode: all later publishes are confirmed."""
         self.confirming = True
         if self.confirms is None:
             self.confirms = self.connection.server.make_confirms(
@@ -179,27 +178,26 @@ class Channel(HotChannel):
 
     @property
     def confirmed_count(self):
-        """Number of publishes that have been confirmed on this channel."""
         return 0 if self.confirms is None else self.confirms.confirmed
 
     # consumer timeouts
 
     def watch_unacked(self):
-        """Have consumer_timed_out() called if a delivery stays unacked for longer than is allowed."""
+        """Begin to watch for deliveries that stay unacked too long, and call consumer_timed_out()."""
         if self.state == OPEN:
             timeouts = self.connection.server.timeouts
             timeouts.watch(self)
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Cancel the consumer, or close the channel with ``error``: a delivery to ``holder`` was not acked in
-        time. Returns True if the channel stays open.
+        """End the consumer or the channel, because a delivery to ``holder`` was not acked in time. If the
+        channel is closed, ``error`` is sent. Returns True if the channel stays open.
         """
         return self.state == OPEN and consume.end_overdue(self, holder, error)
 
     def cannot_take(self, queue, octets):
-        """Close the channel, because the properties of the queue's next message, ``octets``, are too large
-        for a frame to this client.
+        """Close the channel: the next message of the queue has properties too large for a frame to this
+        client. ``octets``: size of the properties in bytes.
         """
         # Closed a little later, outside the queue's delivery loop. The message's count of delivery attempts
         # grows by 1 per channel, not per consumer.
@@ -215,8 +213,8 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Requeue an unacked message for an operator, and return True; the client's settlement is ignored.
-        Returns False, without any effect, if that is impossible.
+        """Requeue an unacked message for an operator. Returns False, without any effect, if that is
+        impossible. The client's later settlement of the message is ignored.
         """
         # Impossible: the channel is closed or transactional, the message is not unacked, or RETURNED_MAX
         # messages requeued in this way still await the client's settlement.
@@ -227,7 +225,7 @@ class Channel(HotChannel):
         return True
 
     def may_return(self, count):
-        """True if ``count`` messages can be requeued by return_one()."""
+        """Return True if ``count`` messages can be requeued by return_one()."""
         return (
             self.state == OPEN and self.transaction is None and len(self.returned) + count <= RETURNED_MAX)
 
@@ -252,9 +250,7 @@ class Channel(HotChannel):
             then()
 
     def work_off(self, step, then, waits_for):
-        """Call ``step()`` until it returns False, then call ``then()``. If a step raises, the channel or the
-        connection is closed.
-        """
+        """Call ``step()`` until it returns False, then ``then()``. An error closes channel or connection."""
         # If this takes more than one slice of time, the connection reads nothing from the client until the
         # end. The steps go on even if the channel ends.
         hold: Hold = None
@@ -276,9 +272,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Call ``when(callback)``. When the callback comes, call ``step()`` if the channel is still open. If
-        ``step()`` raises, the channel or the connection is closed. ``waits_for``: shown to operators as the
-        reason why the client is not read meanwhile.
+        """Call ``when(callback)``; call ``step()`` when the callback comes, if the channel is still open. An
+        error of ``step()`` closes the channel or connection. The client is not read meanwhile; ``waits_for``
+        tells operators why.
         """
         hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id
@@ -296,7 +292,6 @@ class Channel(HotChannel):
         when(go_on)
 
     def is_open(self):
-        """True until the client or the broker closes the channel."""
         return self.state == OPEN
 
     @property
@@ -307,14 +302,14 @@ class Channel(HotChannel):
         return CLOSING if self.is_closing() else self.state
 
     def is_closing(self):
-        """True if the client or the broker has sent channel.close, and close-ok is outstanding."""
+        """Return True if either side has sent channel.close, and close-ok is outstanding."""
         return self.state in (CLOSING, CLOSING_BOTH)
 
     # the end
 
     def fail(self, error):
-        """Close the channel with ``error``: after the waiting answers, the client gets channel.close. All
-        further frames of the client on this channel are dropped until its close-ok.
+        """Close the channel with ``error``. The client gets channel.close after the waiting answers. The
+        client's further frames on this channel are dropped until its close-ok.
         """
         self.send_confirms()
 
@@ -330,7 +325,7 @@ class Channel(HotChannel):
 
     def agree_to_close(self):
         """Handle the client's channel.close: release the channel, and send close-ok after all outstanding
-        answers and confirms, even if they wait for the disk.
+        answers and confirms.
         """
         self.send_confirms()
 
@@ -341,13 +336,11 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def is_answering(self):
-        """True if an answer or a confirm waits for the disk."""
+        """Return True if an answer or a confirm waits for the disk."""
         return bool(self.replies.waiting_count or (self.confirms is not None and self.confirms.waiting))
 
     def when_answered(self, action, last=None):
-        """Wait until all outstanding answers and confirms have been sent, then send the octets ``last`` and
-        call ``action()``.
-        """
+        """Send the bytes ``last`` and call ``action()`` after all outstanding answers and confirms."""
         if self.confirms is not None and self.confirms.waiting:
             self.replies.send_when_safe(last, action)
             return
@@ -356,8 +349,7 @@ class Channel(HotChannel):
         self.replies.act(action)
 
     def ends(self, end):
-        """Return a list of functions that end the channel when they are called in order; the last is ``end``.
-        """
+        """Return a list of functions that end the channel when called in order. The last one is ``end``."""
         # For a channel with very many consumers, each function before it detaches some of them.
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
@@ -388,9 +380,7 @@ class Channel(HotChannel):
         connection.events.emit_for(connection, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
-        """Release the channel, then call ``then()``. With very many consumers that takes several slices of
-        time.
-        """
+        """Release the channel, then call ``then()``. Works in slices if there are very many consumers."""
         # Meanwhile the connection reads nothing from the client.
         if len(self.consumers) <= FEW:
             self.release()
@@ -446,26 +436,24 @@ class Channel(HotChannel):
 
 
 def channel_open(_channel, _method):
-    """channel.open on an open channel: raises ChannelError."""
+    """channel.open on an open channel. Raises ChannelError."""
     raise ChannelError("second 'channel.open' seen")
 
 
 def channel_close(channel, _method):
-    """channel.close: release the channel, and send close-ok; the channel number is free afterwards."""
+    """channel.close: release the channel, and send close-ok. The channel number is free afterwards."""
     channel.agree_to_close()
 
 
 def channel_flow(channel, method):
-    """channel.flow: refuses to stop deliveries, as RabbitMQ does; clients limit deliveries by prefetch, or
-    cancel their consumers. If the client requests deliveries, flow-ok answers.
-    """
+    """channel.flow: confirm that deliveries go on. Raises NotImplemented_ for a stop, as RabbitMQ does."""
     if not method.active:
         raise NotImplemented_("active=false")
     channel.reply(ChannelFlowOk(active=True))
 
 
 def access_request(channel, _method):
-    """access.request of AMQP 0-8: sends every client the same ticket, as RabbitMQ does."""
+    """access.request of AMQP 0-8: send the same ticket to every client, as RabbitMQ does."""
     channel.reply(AccessRequestOk(ticket=1))
 
 

@@ -3,7 +3,6 @@
 Once per read of the socket, published() gets the number of the channel's last publish. Persistent publishes
 to durable queues are confirmed when they are on disk, with one basic.ack per flush. Other publishes are
 confirmed at once, but never before earlier ones, because a basic.ack with ``multiple`` covers these, too.
-Never counts or stores messages.
 """
 from struct import Struct
 
@@ -21,7 +20,7 @@ _PAYLOAD_SIZE = 13
 
 
 def confirm_select(channel, method):
-    """confirm.select: number and confirm all later publishes. No effect in confirm mode."""
+    """confirm.select: number and confirm all later publishes. Does nothing in confirm mode."""
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     channel.start_confirming()
@@ -46,8 +45,8 @@ class Confirms:
         return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
-        """Confirm all publishes up to number ``last``; nack those in ``refused``. The confirms wait until the
-        queues in ``unsynced`` (a tuple of tuples) are on disk, and behind earlier confirms.
+        """Confirm all publishes up to number ``last``, with basic.nack for those in ``refused``. The confirms
+        wait for earlier confirms, and until the queues in ``unsynced`` (a tuple of tuples) are flushed.
         """
         if last == self._seen:
             return
@@ -70,7 +69,7 @@ class Confirms:
 
     def _answers(self, last, refused):
         """Return the basic.ack and basic.nack frames for the publishes after ``confirmed`` up to number
-        ``last``. Publishes with a number in ``refused`` are nacked, all others acked.
+        ``last``. ``refused``: numbers of the publishes to nack.
         """
         if not refused:
             frame = self._ack(last)
@@ -91,7 +90,7 @@ class Confirms:
         return self._frame(BasicAck.ID, number, number - self.confirmed > 1)
 
     def _nack_all(self, last):
-        """Return the frame that nacks all publishes up to ``last``, because the disk failed."""
+        """Return the frame that nacks all unconfirmed publishes up to ``last``, because the disk failed."""
         multiple = last - self.confirmed > 1
         self.confirmed = last
         return self._frame(BasicNack.ID, last, multiple)
@@ -103,7 +102,7 @@ class Confirms:
 
 
 class _Batch(Answer):
-    """A group of publishes that wait for the same sync of the disk, and are confirmed together."""
+    """Publishes that wait for the same flush, and are confirmed together."""
 
     __slots__ = ("confirms", "last", "refused")
 

@@ -5,8 +5,8 @@ In the AMQP server only this module turns errors into frames.
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries
 
-Greenlets send only a connection's last frames; all other code here runs in the hub and must not switch. No
-frame is parsed twice, and every wait for the peer has a time limit.
+Greenlets send only a connection's last frames; all other code here runs in the event loop and must not switch
+greenlets. No frame is parsed twice, and every wait for the peer has a time limit.
 """
 import logging
 from functools import partial
@@ -71,7 +71,7 @@ HEARTBEAT_CHECKS = 2
 
 
 class Connection(ClientConnection):
-    """One connected AMQP client. ``takes``: True from the client's first basic.consume or basic.get."""
+    """One connected AMQP client. ``takes``: True from the client's first basic.consume or basic.get on."""
 
     # With a ``__dict__`` where tests replace a method.
     __slots__ = (
@@ -102,7 +102,7 @@ class Connection(ClientConnection):
     # its login
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """Serve the client after its login. ``has_rest``: octets after connection.open have been read."""
+        """Serve the client after its login. ``has_rest``: bytes after connection.open have been read."""
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -116,18 +116,18 @@ class Connection(ClientConnection):
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def lend_nothing(self):
-        """Stop all deliveries."""
+        """Stop all deliveries, because messages taken now would never be sent."""
         # Messages taken now would count as delivered, but never be sent.
         for channel in self.channels.values():
             channel.lend_nothing()
 
     def publishers(self):
-        """Return a list of the connection's channels; each channel counts its own publishes."""
+        """Return a list of the connection's channels. Each channel counts its own publishes."""
         return list(self.channels.values())
 
     @property
     def properties_max(self):
-        """The most octets of properties that fit into a header frame to this client."""
+        """Most bytes of properties that fit into a header frame to this client."""
         # As in RabbitMQ, a client that accepts the server's largest frames has no limit: it can still consume
         # a message to which dead-lettering has added many headers.
         if self.limits.frame_max >= self.server.settings.frame_max:
@@ -210,14 +210,14 @@ class Connection(ClientConnection):
         return self.lane
 
     def slow_frame(self, kind, channel_id, payload):
-        """Handle a frame for the FastLane, which must stop if False is returned. Never raises."""
+        """Handle a frame for the FastLane. Returns False if the FastLane must stop. Never raises."""
         return self._handled(kind, channel_id, self._frame, kind, channel_id, payload) and (
             self.slow_walk.has_time())
 
     def body_begins(self, channel_id, size, start, end):
-        """Begin to receive a body frame of ``size`` octets, of which ``input[start:end]`` has arrived.
-        Returns True if the stream must read the rest into the message's buffer, and then call body_ends();
-        False if the FastLane must wait for the whole frame.
+        """Begin to receive a body frame of ``size`` bytes, of which ``input[start:end]`` has arrived. Returns
+        True if the stream must read the rest into the message's buffer, and then call body_ends(). Returns
+        False if the FastLane must wait for the complete frame.
         """
         channel = self.channels.get(channel_id)
         if self.state != OPEN or channel is None or not channel.is_open():
@@ -231,7 +231,7 @@ class Connection(ClientConnection):
         return True
 
     def body_ends(self):
-        """Handle the frame begun by body_begins(). The FastLane must stop if False is returned."""
+        """Handle the frame begun by body_begins(). Returns False if the FastLane must stop."""
         (channel, *body), self._body = self._body, None
         return self._handled(FRAME_BODY, channel.id, self._body_frame, channel, *body) and (
             self.slow_walk.has_time())
@@ -265,8 +265,8 @@ class Connection(ClientConnection):
         return not self.stream.paused
 
     def route(self, exchange, routing_key, entry=b""):
-        """Return a Route, which the FastLane caches for messages with this exchange and routing key. None:
-        the slow code must publish them. ``entry``: the encoded header on which the route depends, or empty.
+        """Return a Route that the FastLane may cache for this exchange and routing key, or None. ``entry``:
+        the encoded header on which the route depends, or empty.
         """
         try:
             name, key = exchange.decode(), routing_key.decode()
@@ -280,14 +280,14 @@ class Connection(ClientConnection):
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def outruns(self, queues):
-        """Slow down reading: the client publishes faster than the consumers of ``queues`` consume."""
+        """Slow down reading, because the client publishes faster than the consumers of ``queues`` consume."""
         # Has no effect on a client that also consumes, because reading less would delay its acks.
         if not self.takes:
             self.hub.backpressure.pause_reading(self.stream, queues)
 
     def has_plenty(self):
-        """True if reading this client can be delayed a little without harm: no channel is in confirm mode,
-        and a channel has at least PLENTY unacked messages.
+        """Return True if reading this client can be delayed a little without harm. No channel may be in
+        confirm mode, and a channel must have at least PLENTY unacked messages.
         """
         channels = self.channels.values()
         return (
@@ -350,9 +350,7 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Handle a frame on a channel that awaits the client's close-ok: answer channel.open, and drop most
-        others.
-        """
+        """Handle a frame on a channel that awaits the client's close-ok. Most frames are dropped."""
         # The client has sent them before it read channel.close.
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
@@ -446,9 +444,7 @@ class Connection(ClientConnection):
             self.stream.stop()
 
     def _close(self, method):
-        """connection.close: delete the exclusive queues; send close-ok after all outstanding answers and
-        confirms.
-        """
+        """connection.close: delete the exclusive queues, and send close-ok after all other answers."""
         # If answers are outstanding, the client is still read and its frames are dropped: so a lost
         # connection is noticed even if the disk hangs.
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
@@ -468,7 +464,7 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """Note that ``one``, a channel or self, has sent its answers; after the last, send close-ok."""
+        """Note that ``one``, a channel or self, has sent its answers. After the last, send close-ok."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))
@@ -501,8 +497,8 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """Abort the connection if the client was silent too long; send a heartbeat if the broker was. Must be
-        called four times per heartbeat interval.
+        """Abort the connection if the client was silent too long. Sends a heartbeat if the broker was silent.
+        Must be called four times per heartbeat interval.
         """
         # The broker sends one after half an interval without output.
         if self.is_silent(SILENT_CHECKS):

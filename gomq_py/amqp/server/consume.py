@@ -1,7 +1,6 @@
 """Consume: handles basic.consume, cancel, qos, get and recover.
 
-Reads the queues and makes their consumers (amqp.server.delivery). Consume-ok may have to wait for other
-answers of the channel; the first delivery then waits, too.
+Consume-ok may have to wait for other answers of the channel; the first delivery then waits, too.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -38,8 +37,8 @@ ANY_SIZE = 1 << 62
 
 
 def basic_qos(channel, method):
-    """basic.qos: limit the unacked messages (0: no limit). With ``global`` the limit is shared by all
-    consumers of the channel, otherwise it holds for each consumer started later.
+    """basic.qos: limit the unacked messages (0: no limit) of each consumer started later. With ``global`` the
+    limit is shared by all consumers of the channel instead.
     """
     # As in RabbitMQ, a limit without ``global`` removes the shared limit; a client that wants both sets the
     # shared limit last.
@@ -154,7 +153,7 @@ def basic_recover_async(channel, method):
 
 
 def header_too_large(channel, queue, octets):
-    """Return the error for the next message of ``queue``: its properties are too large for a frame."""
+    """Return the error for a next message of ``queue`` whose properties are too large for a frame."""
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
         f"{octets + HEADER_OVERHEAD} bytes, larger than the negotiated frame_max of "
@@ -169,9 +168,10 @@ def stop_reply_consumer(channel):
 
 
 def end_overdue(channel, holder, error):
-    """Cancel the consumer of a quorum queue that has not acked in time, and give its messages back; these are
-    no failures. Returns False after closing the channel instead, with ``error``: nothing can be cancelled,
-    the client would not understand, or the channel cannot remember the messages' tags.
+    """End a consumer that has not acked in time, or close the channel with ``error``. Returns False if
+    closed. A quorum queue's consumer is cancelled, and its messages are requeued without counting as
+    failures. The channel is closed instead if the client would not understand, or if the channel cannot
+    remember the messages' tags.
     """
     consumer, queue, connection = holder.consumer, holder.queue, channel.connection
     LOG.warning(
@@ -217,8 +217,8 @@ def _check_unacked(channel, no_ack):
 
 
 def _check_header(channel, queue):
-    """Raise ContentTooLarge if the header of the message that the queue has next for the channel is too large
-    for a frame to the client. The message stays in the queue.
+    """Raise ContentTooLarge if the queue's next message has a header too large for a frame to the client. The
+    message stays in the queue.
     """
     queue.turn_to(channel.unacked)
     most = channel.connection.properties_max
@@ -256,8 +256,8 @@ def _queue_consumer(channel, method, tag):
 
 
 def _stream_consumer(channel, method, queue, tag):
-    """Create the consumer of a stream. Raises RabbitMQ's errors if prefetch or acks do not suit a stream.
-    ``exclusive`` has no effect, as in RabbitMQ.
+    """Create the consumer of a stream. ``exclusive`` has no effect, as in RabbitMQ. Raises RabbitMQ's errors
+    if prefetch or acks do not suit a stream.
     """
     arguments, entity = method.arguments, described("queue", queue.name, queue.vhost)
     if not channel.prefetch_is_given or not channel.prefetch_count:

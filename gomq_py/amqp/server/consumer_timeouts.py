@@ -20,10 +20,9 @@ SLICE = 1000
 
 
 class ConsumerTimeouts:
-    """Checks the channels of one server, and calls ``channel.consumer_timed_out(holder, error)`` if a
-    delivery stays unacked longer than its queue allows.
-
-    ``timers``: the hub's timers. ``clock()`` returns Unix seconds.
+    """Checks the channels of one server for deliveries that stay unacked longer than their queue allows.
+    Calls ``channel.consumer_timed_out(holder, error)`` for these. ``timers``: the event loop's timers;
+    ``clock()`` returns Unix seconds.
     """
 
     def __init__(self, timers, clock=time.time):
@@ -36,7 +35,7 @@ class ConsumerTimeouts:
         self._is_closed = False
 
     def watch(self, channel):
-        """Schedule a check of the channel for when its next unacked delivery becomes overdue."""
+        """Schedule a check of the channel for the time when its next unacked delivery becomes overdue."""
         if self._is_closed:
             return
         due_ms = channel.unacked.due_ms()
@@ -55,13 +54,11 @@ class ConsumerTimeouts:
         self._arm()
 
     def forget(self, channel):
-        """Stop watching the channel."""
         second = self._due.pop(channel, None)
         if second in self._buckets:  # else run_due() is processing its bucket
             del self._buckets[second][channel]
 
     def close(self):
-        """Stop the timer and watch no more channels."""
         self._is_closed = True
         self._buckets.clear()
         self._order.clear()
@@ -71,7 +68,6 @@ class ConsumerTimeouts:
             self._timer = None
 
     def is_watching(self, channel):
-        """True if a check of the channel is scheduled."""
         return channel in self._due
 
     def run_due(self):

@@ -1,6 +1,6 @@
-"""Delivery: the AMQP consumer. When its queue calls deliver(), it writes messages to the hub's output buffer.
+"""Delivery: the AMQP consumer. When its queue calls deliver(), it writes messages to the output buffer.
 
-Never waits for the socket: while the client's output is blocked, the capacity is 0. Never switches.
+Never waits for the socket: while the client's output is blocked, the capacity is 0. Never switches greenlets.
 """
 from gomq_py import octets
 from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery
@@ -18,15 +18,14 @@ UNREADABLE_OCTETS = 1024
 
 
 class AMQPConsumer(consumers.Consumer):
-    """Delivers messages for one basic.consume. start() attaches the consumer to its queue, after consume-ok,
-    or raises AccessRefused if the queue has an exclusive consumer.
+    """Delivers messages for one basic.consume.
 
         prefetch                        most unacked messages; 0: no limit, as with no_ack
         on_cancel(consumer, reason)     informs the client that the queue is gone
         large                           the LargeOutput that limits the memory of large messages, or None
-        timers                          the hub's timers: a large message waits until the client has read the
-                                        one before
-        properties_max                  most octets of properties in a header frame to the client
+        timers                          the event loop's timers: a large message waits until the client has
+                                        read the one before
+        properties_max                  most bytes of properties in a header frame to the client
     """
 
     __slots__ = (
@@ -55,7 +54,9 @@ class AMQPConsumer(consumers.Consumer):
         self.message = Message()
 
     def start(self):
-        """Attach the consumer to its queue, which may then deliver messages."""
+        """Attach the consumer to its queue, after consume-ok. Raises AccessRefused if the queue has an
+        exclusive consumer.
+        """
         self.started = True
         self.source.add_consumer(self)
 
@@ -67,7 +68,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.remove_consumer(self)
 
     def cancel(self, reason):
-        """Stop, and inform the client: the queue has dropped this consumer."""
+        """Stop, and inform the client, because the queue has dropped this consumer."""
         self.started = False
         self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
@@ -75,7 +76,7 @@ class AMQPConsumer(consumers.Consumer):
             self.on_cancel(self, reason)
 
     def capacity(self):
-        """Count of messages that the prefetch limits allow now; 0 while the client's socket is full."""
+        """Return how many messages the prefetch limits allow now; 0 while the client's socket is full."""
         if not self.started or self.output.broken or self.held:
             return 0
         if self.output.blocked:
@@ -97,18 +98,13 @@ class AMQPConsumer(consumers.Consumer):
         return room if room > 0 else 0
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages from the queue, as many as fit the output buffer, and send them.
-
-        Returns the count of octets written.
-        """
+        """Send up to ``limit`` messages that fit the output buffer. Returns the number of bytes written."""
         if self.channel.tracing:
             return self._deliver_traced(limit)
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """Deliver up to ``limit`` messages, and report each to the vhost's tracing. Ends after a slice of
-        time.
-        """
+        """Deliver up to ``limit`` messages, and report each to the vhost's tracing. Ends with its slice."""
         # The copy of large headers may take 1 ms per message.
         at = 0
         clock = SliceClock()
@@ -129,7 +125,7 @@ class AMQPConsumer(consumers.Consumer):
         return {}
 
     def _may_go(self):
-        """True if the properties of ``message`` can be decoded, and fit into a frame to the client."""
+        """Return True if the properties of ``message`` can be decoded, and fit into a frame to the client."""
         if self.message.kind == BASIC:
             return self.message.properties_length <= self.properties_max
         try:
@@ -191,7 +187,7 @@ class AMQPConsumer(consumers.Consumer):
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write the frames of an AMQP message at ``out[at]``; return the offset behind them."""
+        """Write the frames of an AMQP message at ``out[at]``. Returns the offset behind them."""
         # _deliver() repeats this code, because a call took 5 % of its loop.
         channel = self.channel.id
         at = delivery.write_delivery(
@@ -209,8 +205,8 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of ``message``, which is of another protocol or has very large properties, at
-        ``out[at]``. Returns the offset behind them, or -1 if nothing was written.
+        """Write the frames of a message of another protocol, or with very large properties, at ``out[at]``.
+        Returns the offset behind them, or -1 if nothing was written.
         """
         # -1: the buffer must be sent first; or the message is too large (sent without the buffer), unreadable
         # (set aside), or has a header too large for a frame (the channel is closed).
@@ -230,7 +226,6 @@ class AMQPConsumer(consumers.Consumer):
         return -1
 
     def _translated_size(self):
-        """Most octets that _write_translated() writes."""
         message = self.message
         return delivery.delivery_size(
             len(self.prefix), message.routing_length,
@@ -239,7 +234,7 @@ class AMQPConsumer(consumers.Consumer):
 
     def _write_translated(self, out, at, end):
         """Write the frames of ``message``, which came by another protocol, to ``out[at:end]``. Returns the
-        offset behind them, or -1 if the message is malformed and was set aside.
+        offset behind them, or -1 if the message is malformed and was skipped.
         """
         message = self.message
         channel = self.channel.id
@@ -254,20 +249,17 @@ class AMQPConsumer(consumers.Consumer):
         return at
 
     def _pass_over(self, error):
-        """Set aside ``message``, which is unreadable, so that later messages are delivered."""
+        """Skip the unreadable ``message``, which stays in the queue, so that later messages are delivered."""
         self.source.shift_head()
         self.source.set_aside(self.message.location, error, "delivering it")
         self.apart += UNREADABLE_OCTETS
 
     def _end_channel(self):
-        """Close the channel: the header of ``message``, which stays in the queue, is too large for a frame to
-        this client.
-        """
+        """Close the channel, because the header of ``message`` is too large for a frame to this client."""
         self.held = True
         self.channel.cannot_take(self.source, self.message.properties_length)
 
     def _send_taken(self, at):
-        """Send the first ``at`` octets of the output buffer."""
         queue = self.source
         # Deliveries are marked in the store before the client can answer.
         queue.write_out()
@@ -276,7 +268,7 @@ class AMQPConsumer(consumers.Consumer):
             self.channel.watch_unacked()
 
     def _deliver_large(self, size):
-        """Deliver ``message``, which is larger than the output buffer. Returns the count of octets sent."""
+        """Deliver ``message``, which is larger than the output buffer. Returns the number of bytes sent."""
         if not self.admits_large(size):
             return 0
         message = self.message
@@ -347,14 +339,14 @@ class AMQPConsumer(consumers.Consumer):
         return True
 
     def _can_have(self, message):
-        """True if hand_over() can send this message as soon as the consumer has capacity."""
+        """Return True if hand_over() can send this message as soon as the consumer has capacity."""
         return (
             self.no_ack and self.output.takes_sources and not self.channel.tracing and message.kind == BASIC
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """Let the unstored ``message`` wait until the client has read the large message before. Returns the
-        Turn that delays ``message``; None if the queue must store it.
+        """Let the unstored ``message`` wait until the client has read the large message before it. Returns
+        the Turn (a timed wait) that delays the message, or None if the queue must store it.
         """
         if (
             self.timers is None or not self.started or self.held or self.output.broken
@@ -383,16 +375,14 @@ class AMQPConsumer(consumers.Consumer):
         self.source.write_out()
 
     def admits_large(self, size):
-        """True if memory allows a copy of ``size`` octets. Otherwise False; deliveries then pause until
-        resume_held() is called.
-        """
+        """True if memory allows a copy of ``size`` bytes. Otherwise deliveries pause until resume_held()."""
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True
         return False
 
     def wrote_large(self, size):
-        """Count ``size`` octets of a large message that the client has not read yet."""
+        """Count ``size`` bytes of a large message that the client has not read yet."""
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
 
@@ -407,7 +397,7 @@ class AMQPConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def give_up(self, why):
-        """Close the connection: its client does not read a large message, and others need that memory."""
+        """Close the connection, because its client does not read a large message and memory is short."""
         self.channel.connection.abort(why)
 
     def _drained(self):

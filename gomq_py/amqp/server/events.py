@@ -1,8 +1,7 @@
 """Events of the AMQP server: makes the headers of events about channels and consumers, with RabbitMQ's names.
-For logins and connections, broker.signals.events makes the headers.
 
-The connection emits the events through the broker's Events. Each function makes the headers of one kind of
-event, and is called only if a listener or a binding wants such events.
+Each function makes the headers of one kind of event, and is called only if a listener or a binding wants such
+events. broker.signals.events does this for logins and connections.
 """
 # The protocol's name in events.
 PROTOCOL = "{0,9,1}"
@@ -18,7 +17,6 @@ def channel_created(channel):
 
 
 def channel_closed(channel):
-    """Return the headers of a ``channel.closed`` event, as a dict."""
     return {
         "name": channel_name(channel), "pid": channel_name(channel), "connection": channel.connection.name,
         "number": channel.id,
@@ -26,7 +24,6 @@ def channel_closed(channel):
 
 
 def consumer_created(consumer):
-    """Return the headers of a ``consumer.created`` event, as a dict."""
     return {
         **consumer_deleted(consumer), "exclusive": bool(consumer.exclusive),
         "ack_required": not consumer.no_ack,
@@ -35,7 +32,7 @@ def consumer_created(consumer):
 
 
 def consumer_deleted(consumer):
-    """Return the headers of a ``consumer.deleted`` event, as a dict."""
+    """Return the headers of a ``consumer.deleted`` event."""
     queue = consumer.source
     return {
         "consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), "queue": queue.name,

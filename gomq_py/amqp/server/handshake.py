@@ -1,15 +1,15 @@
 """Handshake: decides each step from the protocol header to connection.open-ok, by a state table without I/O.
 
-The login feeds the octets read to the Handshake, and carries out the steps that the Handshake returns: octets
+The login feeds received bytes to the Handshake, and carries out the steps that the Handshake returns: bytes
 to send, credentials to check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a
-frame may have at most ``frame_max_before`` octets, so that an unauthenticated peer can use little memory.
+frame may have at most ``frame_max_before`` bytes, so that an unauthenticated peer can use little memory.
 
-    header   the eight octets of the protocol      -> start
+    header   the eight bytes of the protocol       -> start
     starting connection.start-ok                   -> Login      (the login then calls logged_in() or
                                                    refused())
     tuning   connection.tune-ok
     opening  connection.open                       -> Open       (the login then calls opened(), or raises)
-    open     rest() returns the octets read behind connection.open
+    open     rest() returns the bytes read behind connection.open
 
 lifecycle.OF_HANDSHAKE is the table of its states and events.
 """
@@ -41,7 +41,7 @@ OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 
 
 class HandshakeError(LoginFailed):
-    """The handshake has failed. ``reply`` is usually empty, as in RabbitMQ."""
+    """The handshake has failed. ``reply``: bytes to send, usually empty, as in RabbitMQ."""
 
 
 class Limits(NamedTuple):
@@ -56,7 +56,7 @@ limits_of = lru_cache(64)(Limits)  # cached: most clients of a fleet agree to th
 
 
 class Send(NamedTuple):
-    """A step of the handshake for its caller: send ``octets`` to the client."""
+    """A step of the handshake for its caller: send ``octets`` (bytes) to the client."""
 
     octets: bytes
 
@@ -85,16 +85,16 @@ class Closed(NamedTuple):
 
 class Handshake:
     """Decides the server's steps from protocol header to connection.open-ok. Reads and writes no socket.
-
     ``limits``: the offered Limits; from tune-ok on, the agreed Limits. ``client_properties``: from start-ok.
     """
 
     def __init__(self, offered, start, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
-        """``start``: the frame made by start_frame(). ``frame_max_before``: most octets of a frame before
-        tune-ok.
+        """Begin a handshake.
 
-        ``certified_name``: the user named by the client's verified certificate; "" if the certificate names
-        no user; None without a certificate.
+            start               the frame made by start_frame()
+            certified_name      user named by the client's verified certificate; "" if the certificate has no
+                                user; None without a certificate
+            frame_max_before    most bytes of a frame before tune-ok
         """
         self.offered = offered
         self._start = start
@@ -108,12 +108,11 @@ class Handshake:
 
     @property
     def capabilities(self):
-        """The ``capabilities`` of the client's properties; an empty dict if they are missing or no table."""
+        """The ``capabilities`` of the client's properties, a dict; empty if they are missing or no table."""
         capabilities = self.client_properties.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
     def feed(self, data):
-        """Add octets that were read from the client."""
         if self.state == HEADER:
             needed = HEADER_SIZE - len(self._header)
             self._header += data[:needed]
@@ -122,7 +121,7 @@ class Handshake:
             self._reader.feed(data)
 
     def next_step(self):
-        """Return the next Send, Login, Open or Closed; None if octets are missing. Raises HandshakeError."""
+        """Return the next Send, Login, Open or Closed; None if bytes are missing. Raises HandshakeError."""
         if self.state == HEADER:
             return self._greet()
         if self.state == LEFT:
@@ -153,9 +152,8 @@ class Handshake:
         return tune_frame(self.offered)
 
     def refused(self):
-        """Return the octets to send before the connection is closed for wrong credentials.
-
-        As in RabbitMQ, there are none unless the client supports ``authentication_failure_close``.
+        """Return the bytes to send before the connection is closed for wrong credentials. As in RabbitMQ,
+        there are none unless the client supports ``authentication_failure_close``.
         """
         if not self.capabilities.get("authentication_failure_close"):
             return b""
@@ -166,16 +164,16 @@ class Handshake:
         return close_frame(error)
 
     def opened(self):
-        """Note that the virtual host is open. Returns connection.open-ok, as octets."""
+        """Note that the virtual host is open. Returns connection.open-ok, as bytes."""
         moved(self, OF_HANDSHAKE, OPENED)
         return OPEN_OK_FRAME
 
     def reply_to(self, error):
-        """Return a connection.close for ``error``, as octets. Empty before the login, as in RabbitMQ."""
+        """Return a connection.close for ``error``, as bytes. Empty before the login, as in RabbitMQ."""
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
     def rest(self):
-        """Return, and forget, the octets that were fed after connection.open."""
+        """Return, and forget, the bytes that were fed after connection.open."""
         return self._reader.take_rest()
 
     def _greet(self):
@@ -224,9 +222,7 @@ class Handshake:
         return Login(method.mechanism, username, password)
 
     def _external(self):
-        """Return the Login for the certificate's user. Raises HandshakeError without such a user, as for a
-        wrong password.
-        """
+        """The Login for the certificate's user. Raises HandshakeError if the certificate names none."""
         if self.certified_name is None:
             raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())
         if not self.certified_name:
@@ -254,7 +250,7 @@ class Handshake:
 
 
 def start_frame(server_properties, offers_external):
-    """Return connection.start with the broker's properties and login mechanisms, as octets."""
+    """Return connection.start with the broker's properties and login mechanisms, as bytes."""
     names = [*MECHANISMS, EXTERNAL] if offers_external else list(MECHANISMS)
     return method_frame(0, ConnectionStart(
         version_major=0, version_minor=9, server_properties=server_properties,
@@ -264,7 +260,7 @@ def start_frame(server_properties, offers_external):
 
 @lru_cache(8)
 def tune_frame(offered):
-    """Return connection.tune with the limits ``offered``, as octets."""
+    """Return connection.tune with the limits ``offered``, as bytes."""
     return method_frame(0, ConnectionTune(
         channel_max=offered.channel_max, frame_max=offered.frame_max, heartbeat=offered.heartbeat_s))
 
@@ -279,7 +275,7 @@ def not_negotiated(name, value, relation, limit):
 
 
 def close_frame(error):
-    """Return connection.close with the code and text of ``error``, as octets."""
+    """Return connection.close with the code and text of ``error``, as bytes."""
     return method_frame(0, ConnectionClose(
         reply_code=error.reply_code, reply_text=error.reply_text, class_id=error.class_id,
         method_id=error.method_id,
@@ -287,7 +283,7 @@ def close_frame(error):
 
 
 def start_ok(payload):
-    """Decode a payload of connection.start-ok. Raises AMQPError, Malformed."""
+    """Decode the payload of a connection.start-ok. Raises AMQPError, Malformed."""
     # Many clients send the same properties, so these are cached; the password behind them is not.
     end = 8 + int.from_bytes(payload[4:8], "big")
     method = ConnectionStartOk.decode(payload[:4] + EMPTY_TABLE + payload[end:])
@@ -297,7 +293,7 @@ def start_ok(payload):
 
 @lru_cache(64)
 def client_properties_of(octets):
-    """The table in these octets, a dict that connections share and nobody changes. Raises Malformed."""
+    """Decode the table in these bytes. Connections share the dict; do not change it. Raises Malformed."""
     return decode_table(octets)[0]
 
 
@@ -312,8 +308,8 @@ def plain_credentials(response):
 
 
 def amqplain_credentials(response):
-    """Return (username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and
-    PASSWORD. The password is None if it is no string. Raises HandshakeError.
+    """Return (username, password) of an AMQPLAIN response, a field table with LOGIN and PASSWORD. The table
+    has no length in front. The password is None if it is no string. Raises HandshakeError.
     """
     try:
         table, _ = decode_table(len(response).to_bytes(4, "big") + response)

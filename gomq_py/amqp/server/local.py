@@ -30,9 +30,8 @@ class LocalClients:
         self._count = 0
 
     def connect(self, user):
-        """Connect a client that logs in as this User, with mechanism EXTERNAL and no password.
-
-        Returns the client's end of a socket pair, a gevent socket that the caller must close. Raises OSError.
+        """Connect a client that logs in as this User, without a password. Raises OSError. Returns the
+        client's end of a socket pair, a gevent socket that the caller must close.
         """
         hub = self._server.hub
         if self._clients.is_closing or hub.is_closed:

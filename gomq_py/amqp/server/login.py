@@ -30,13 +30,13 @@ DOOR, LOCAL = "amqp", "local"
 
 @lru_cache(8)
 def greeting(cluster_name, offers_external):
-    """Return connection.start of a broker in this cluster, as octets."""
+    """Return connection.start of a broker in this cluster, as bytes."""
     return start_frame(server_properties(cluster_name), offers_external)
 
 
 class LoginAttempt(ClientLogin):
-    """Logs in the client of one connection, and handles its octets until then. Success calls
-    ``connection.let_in(user, vhost, handshake, has_rest)``, and passes the unused octets to the connection's
+    """Logs in the client of one connection, and handles its bytes until then. Success calls
+    ``connection.let_in(user, vhost, handshake, has_rest)``, and passes the unused bytes to the connection's
     FastLane. If the socket ends before that, the connection calls say_last_word().
     """
 
@@ -54,8 +54,8 @@ class LoginAttempt(ClientLogin):
             greeting(self.server.cluster_name, certified is not None), certified, settings.initial_frame_max)
 
     def process(self, start, end, now_ms):
-        """Handle the handshake's octets ``input[start:end]``. Returns the offset behind the used octets.
-        Raises HandshakeError.
+        """Handle the handshake's bytes ``input[start:end]``. Returns the offset behind the used bytes. Raises
+        HandshakeError.
         """
         connection, handshake = self.connection, self._handshake
         handshake.feed(self._input[start:end])
@@ -105,7 +105,7 @@ class LoginAttempt(ClientLogin):
         return True
 
     def _check(self, login, deadline):
-        """Check the credentials; returns the User. Raises HandshakeError. May switch."""
+        """Check the credentials. Returns the User. Raises HandshakeError. May switch."""
         try:
             user = self.checked(login.username, login.password, deadline, PROTOCOL)
             self._check_not_stopping()
@@ -126,8 +126,7 @@ class LoginAttempt(ClientLogin):
         self.connection.output.write(self._handshake.logged_in())
 
     def _open(self, name, end, now_ms):
-        """Open the vhost, and pass the octets after connection.open to the FastLane. Raises HandshakeError.
-        """
+        """Open the vhost, and pass the bytes after connection.open to the FastLane. Raises HandshakeError."""
         connection, handshake = self.connection, self._handshake
         vhost = self._vhost(name)
         self._check_not_stopping()
@@ -164,8 +163,8 @@ class LoginAttempt(ClientLogin):
     # failure
 
     def _refusal(self, error):
-        """Log why the login failed, and return the octets to send. ``error``: a LoginFailed, an OSError,
-        or None if the client closed the socket.
+        """Log why the login failed, and return the bytes to send. ``error``: a LoginFailed, an OSError, or
+        None if the client closed the socket.
         """
         handshake, name, host = self._handshake, self.connection.name, self.connection.peer_host
         strangers = self.server.strangers
@@ -188,9 +187,7 @@ class LoginAttempt(ClientLogin):
 
 
 def update_secret(connection, method):
-    """connection.update-secret: verify the client's new OAuth token, and use it. Returns False if the
-    connection must not be read until it is verified.
-
+    """connection.update-secret: verify and use the client's new OAuth token. Returns False to pause reading.
     For a user with a password, only update-secret-ok is sent, as by RabbitMQ.
     """
     name, answer = connection.user.name, method_frame(0, ConnectionUpdateSecretOk())

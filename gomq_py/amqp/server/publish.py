@@ -6,8 +6,7 @@ returns, checks of properties, CC and BCC, direct reply-to.
                                    content is complete; only a large message's address is checked earlier
     store                          Publication -> queues; returns and confirm counting
 
-The channel calls it; broker.verbs.publishing defines a publish. It can handle every publish, and answers like
-the fast lane; a property test compares both.
+Can handle every publish, and answers like the fast lane; a property test compares both.
 """
 from functools import partial
 
@@ -32,8 +31,8 @@ ROUTING_OCTETS = 1024
 
 
 class Content:
-    """A message whose frames are being received: method, header, then bodies of ``size`` octets in all. If
-    memory is short, the body budget stops the reading of this connection, and later calls resume_held() or
+    """A message whose frames are being received: method, header, then bodies of ``size`` bytes in all. If
+    memory is short, the memory budget stops the reading of this connection, and later calls resume_held() or
     give_up().
     """
 
@@ -70,9 +69,7 @@ class Content:
             publishing.check_address(self.channel.caller, method.exchange, method.routing_key)
 
     def gather(self):
-        """Borrow a shared buffer for the whole body. Without enough memory, body frames are kept as they
-        come.
-        """
+        """Borrow a shared buffer for the whole body. Does nothing if there is not enough memory."""
         room = ROUTING_OCTETS + len(self.properties)
         try:
             lent = self.channel.connection.hub.body_buffers.take(room + self.size)
@@ -85,7 +82,6 @@ class Content:
 
     @property
     def output(self):
-        """The connection's output buffer."""
         return self.channel.connection.output
 
     @property
@@ -99,7 +95,7 @@ class Content:
             self.hold.release()
 
     def give_up(self, why):
-        """Close the connection: others have waited too long for the memory of this message."""
+        """Close the connection, because others have waited too long for the memory of this message."""
         self.channel.connection.fail(ResourceError(why))
 
 
@@ -114,9 +110,8 @@ def basic_publish(channel, method):
 
 
 def content_header(channel, payload):
-    """Handle the payload of a content header frame. Returns False if the connection must stop reading.
-
-    Raises UnexpectedFrame, FrameError, PreconditionFailed, or an error of the publish.
+    """Handle the payload of a content header frame. Returns False if the connection must stop reading. Raises
+    UnexpectedFrame, FrameError, PreconditionFailed, or an error of the publish.
     """
     content = channel.content
     if content.size >= 0:
@@ -154,8 +149,8 @@ def content_body(channel, payload):
 
 
 def body_begins(channel, size):
-    """Begin a body frame of ``size`` octets. Returns the Gathered (buffer) into which the frame must be read
-    before body_ends() is called, or None if the caller must wait for the whole frame.
+    """Begin a body frame of ``size`` bytes. Returns the Gathered (buffer) to read the frame into, or None.
+    None: the caller must wait for the complete frame. Otherwise call body_ends() after reading.
     """
     content = channel.content
     if content is None or content.size < GATHERED_OCTETS or content.received + size > content.size:
@@ -215,9 +210,7 @@ def _complete(channel, content):
 # publishing
 
 def prepare(channel, method, properties, body):
-    """Check and route a message; return it as a Publication. Refuses ``immediate``. Raises AMQPError,
-    Refused.
-    """
+    """Check and route a message. Returns a Publication. Refuses ``immediate``. Raises AMQPError, Refused."""
     if method.immediate:
         raise NotImplemented_(IMMEDIATE)
     return publishing.prepare(
@@ -227,8 +220,8 @@ def prepare(channel, method, properties, body):
 
 
 def _own_reply_to(channel, reply_to):
-    """Return the name that replaces the direct reply-to of this client's requests; None for any other
-    reply_to. Raises PreconditionFailed if the client has no consumer of direct replies.
+    """Return the routing key for replies to this client, if ``reply_to`` asks for direct replies; otherwise
+    None. Raises PreconditionFailed if the client has no consumer of direct replies.
     """
     if reply_to != REPLY_TO:
         return None
@@ -239,8 +232,8 @@ def _own_reply_to(channel, reply_to):
 
 def store(channel, publication, may_wait=False):
     """Store a message in all its queues, or return it to the client, and count it for confirms. Returns True
-    if all queues stored it; None if (only with ``may_wait``) it waits for the files of a new segment;
-    otherwise False.
+    if all queues stored it, otherwise False. Returns None (only with ``may_wait``) if it waits for the files
+    of a new segment.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -250,8 +243,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations[at:]``, once the first of these, which has answered LATER, can
-    store it. ``taken``: all destinations before have stored it.
+    """Publish a message to ``destinations[at:]``, once the first of these, which answered LATER, can store
+    it. ``taken``: all destinations before it have stored the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 
@@ -288,7 +281,7 @@ def _stored(channel, publication):
 
 
 def return_frames(channel, message):
-    """Return the octets of basic.return for a mandatory message that reached no queue."""
+    """Return the bytes of basic.return for a mandatory message that reached no queue."""
     answer = BasicReturn(
         reply_code=NoRoute.reply_code, reply_text=NoRoute.name, exchange=_text(message.get_exchange()),
         routing_key=_text(message.get_routing_key()),

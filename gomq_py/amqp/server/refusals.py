@@ -1,8 +1,8 @@
-"""Refusals: makes AMQP errors of the core's refusals (gomq_py.errors), and of malformed or misplaced frames.
+"""Refusals: makes AMQP errors of the broker's refusals (gomq_py.errors), and of malformed or misplaced
+frames.
 
 Handshake and connection call these functions and catch the errors, which are classes of amqp.wire. Malformed
-content closes the connection, any other refusal only the channel, as in RabbitMQ. Never reads, writes or
-closes.
+content closes the connection, any other refusal only the channel, as in RabbitMQ.
 """
 from gomq_py import errors
 from gomq_py.amqp.wire import errors as wire
@@ -25,7 +25,7 @@ SHOWN = 16
 
 
 def as_amqp(error):
-    """Return the AMQPError for ``error``, an AMQPError itself or a Refused of the broker's core."""
+    """Return the AMQPError for ``error``, an AMQPError itself or a Refused of the broker."""
     if isinstance(error, wire.AMQPError):
         return error
     if isinstance(error, errors.OutOfResources):
@@ -40,7 +40,7 @@ def check_frame(kind, payload):
 
 
 def described_frame(kind, payload):
-    """Describe a frame for an error text as RabbitMQ does: at most 16 octets, in Erlang's notation."""
+    """Describe a frame for an error text as RabbitMQ does: at most 16 bytes, in Erlang's notation."""
     part = payload[:SHOWN]
     shown = (
         f'"{part.decode()}"' if part and all(32 <= octet < 127 for octet in part)
@@ -50,7 +50,7 @@ def described_frame(kind, payload):
 
 
 def method_on_channel_0(payload):
-    """Decode the method of a frame on channel 0. Raises FrameError or NotImplemented_; the error has the
+    """Decode the method of a frame on channel 0. Raises FrameError, NotImplemented_. The error has the
     method's id, which RabbitMQ adds on this channel only.
     """
     try:

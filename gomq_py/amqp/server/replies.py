@@ -2,7 +2,7 @@
 
 Most replies leave at once. A reply about a durable change waits until the change is on disk, and holds back
 only the later replies of its channel. Actions (for example, start a consumer after consume-ok) are called in
-the same order. Never writes out of order, never blocks.
+the same order. Never blocks.
 """
 from collections import deque
 from functools import partial
@@ -12,15 +12,14 @@ WAITS_FOR = "answers before its own to leave"
 
 class Replies:
     """Sends the answers of one channel in the order of its requests, though some must wait for the disk.
-
-    ``write(octets)`` sends. ``on_failure(error)``: called if a change could not be put on disk.
+    ``write(octets)`` sends bytes. ``on_failure(error)``: called if a change could not be put on disk.
     """
 
     __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")
 
     def __init__(self, write, when_safe, on_failure):
-        """``when_safe(callback)``: calls ``callback(error or None)`` when all changes so far are on disk,
-        perhaps before it returns.
+        """``when_safe(callback)`` calls ``callback(error or None)`` when all changes so far are on disk. It
+        may do so before it returns.
         """
         self._write = write
         self._when_safe = when_safe
@@ -29,7 +28,6 @@ class Replies:
         self._closed = False
 
     def send(self, octets):
-        """Send ``octets`` after all earlier replies."""
         if self._closed:
             return
         if self._line:
@@ -38,7 +36,6 @@ class Replies:
             self._write(octets)
 
     def act(self, action):
-        """Call ``action()`` after all earlier replies."""
         if self._closed:
             return
         if self._line:
@@ -47,18 +44,14 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """Send ``octets`` (None: nothing) and call ``action()``, when all changes so far are on disk and all
-        earlier replies have been sent.
-        """
+        """Send bytes (None: nothing) and call ``action()``, once all changes so far are on disk, in order."""
         if self._closed:
             return
         place = self.keep_place(octets, action)
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """Queue a reply, and return it. The reply, its ``action()`` and all later replies wait until fill()
-        is called with it.
-        """
+        """Queue a reply, and return it. The reply, its ``action()`` and all later replies wait for fill()."""
         place = _Waiting(octets, action, False)
         if not self._closed:
             if self._line is None:
@@ -89,13 +82,13 @@ class Replies:
 
     @property
     def waiting_count(self):
-        """Count of replies that wait for the disk or behind another reply."""
+        """Number of replies that wait for the disk or behind another reply."""
         return len(self._line) if self._line else 0
 
 
 def in_turn(handler):
-    """Decorate a method handler: it runs after the channel's earlier answers have been sent; until then the
-    client is not read. For methods that cause deliveries or confirms.
+    """Decorate a method handler so that it runs after the channel's earlier answers have been sent. Until
+    then the client is not read. For methods that cause deliveries or confirms.
     """
     # These do not wait for answers. Example: a get-ok with delivery tag 1 waits; if delivery 2 were sent
     # first, the client's ack of all up to 2 would settle a message that it has not seen.
@@ -109,7 +102,7 @@ def in_turn(handler):
 
 
 class _Waiting:
-    """A waiting reply: octets to send, then an action to call; either may be None."""
+    """A waiting reply: bytes to send, then an action to call; either may be None."""
 
     __slots__ = ("octets", "action", "ready")
 

@@ -1,8 +1,8 @@
 """Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to. The default exchange routes them by
 a name that the client's requests carry.
 
-The vhost lists the consumer as a sink: a message published to it is written to its channel's socket, and
-stored nowhere.
+The vhost lists the consumer in its ``sinks``: a message published to it is written to its channel's socket,
+and stored nowhere.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -19,7 +19,6 @@ LOG = logger("amqp")
 
 class ReplyConsumer(Destination):
     """Sends the messages published to its ``name`` straight to the client of ``channel``, as direct replies.
-
     ``name`` replaces reply_to in this channel's requests; its 128 random bits cannot be guessed.
     """
 
@@ -36,12 +35,12 @@ class ReplyConsumer(Destination):
         self.channel.vhost.sinks[self.name] = self
 
     def stop(self):
-        """End the routing to this consumer; later replies to it are unroutable."""
+        """End the routing to this consumer; later replies are unroutable."""
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send a reply to the client and return 1. Drops it and returns 0 if the client is gone, does not
-        read, or has negotiated too small a frame for the header.
+        """Send a reply to the client and return 1; or drop the reply and return 0. A reply is dropped if the
+        client is gone, does not read, or has negotiated too small a frame for the header.
         """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked or connection.scheduler.is_shut:

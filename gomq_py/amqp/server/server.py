@@ -1,8 +1,7 @@
 """AMQP server: serves each accepted socket, and owns the objects that AMQP connections share, such as the
 consumer timeouts.
 
-The node gives the server to a listener, which calls handle() for each accepted socket. The hub (hub.context)
-owns what the connections of all protocols share. Never accepts and never parses.
+A listener calls handle() for each accepted socket. Never accepts sockets and never parses frames.
 """
 
 from gomq_py.amqp.server.confirms import Confirms
@@ -51,7 +50,6 @@ class AMQPServer:
 
     @property
     def cluster_name(self):
-        """The cluster's name, which connection.start contains."""
         return self.broker.cluster_name
 
     def access_of(self, user, vhost_name):
@@ -62,8 +60,9 @@ class AMQPServer:
         return access
 
     def handle(self, socket, address):
-        """Serve a client on an accepted socket. Returns a function ``when_gone(callback)``, whose callback is
-        called at the connection's end; or None if the client is refused and the caller must close the socket.
+        """Serve a client on an accepted socket. Returns None if the client is refused; the caller then closes
+        the socket. Otherwise returns ``when_gone(callback)``, a function whose callback is called at the
+        connection's end.
         """
         if self.hub.clients.is_closing:
             return None

@@ -1,5 +1,6 @@
-"""Server properties: makes the table by which the broker introduces itself in connection.start. The page
-docs/decisions/0004 says why each value is what it is.
+"""Server properties: makes the table by which the broker introduces itself in connection.start.
+
+docs/decisions/0004 explains each value.
 """
 import gomq_py
 from gomq_py.build_info import RABBITMQ_VERSION

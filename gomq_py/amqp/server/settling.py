@@ -1,10 +1,9 @@
 """Settling: handles the basic.ack, basic.nack and basic.reject methods that the fast lane does not handle
-(rejections, unknown tags, transactions). Very many messages are settled in slices, one per poll of the event
-loop.
+(rejections, unknown tags, transactions).
 
-The channel's unacked ring settles the messages in their queues. Each channel has at most one Settling, which
-handles its requests one after another, to the end, even if the channel ends meanwhile. No later method of the
-client overtakes a request. Never switches.
+Very many messages are settled in slices, one per poll of the event loop. Each channel has at most one
+Settling, which handles its requests one after another, to the end, even if the channel ends meanwhile. No
+later method of the client overtakes a request. Never switches greenlets.
 """
 from collections import deque
 
@@ -21,9 +20,8 @@ AT_ONCE = 2_500
 
 
 def basic_ack(channel, method):
-    """basic.ack: settle the message with this tag or, if ``multiple`` is set, all messages up to it.
-
-    An unknown tag closes the channel; tag 0 with ``multiple`` means all messages, even if there are none.
+    """basic.ack: settle the message with this tag or, if ``multiple`` is set, all messages up to it. An
+    unknown tag closes the channel; tag 0 with ``multiple`` means all messages, even if there are none.
     """
     settle(channel, method.delivery_tag, method.multiple, ACK)
 
@@ -53,8 +51,8 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """True if an operator has requeued the message with this tag, so that the client's settlement is no
-    error. With ``multiple``, settles all unacked messages up to this tag.
+    """Return True if an operator has requeued the message with this tag: the settlement is then no error.
+    With ``multiple``, settles all unacked messages up to this tag.
     """
     # In a transaction, a tag with ``multiple`` always returns False.
     if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
@@ -74,9 +72,7 @@ def apply(channel, delivery_tag, multiple, how):
 
 
 class Settling(Job):
-    """Settles very many messages of a channel in slices of time, request by request. Also carries out
-    commits.
-    """
+    """Settles very many messages of a channel in slices, request by request. Also carries out commits."""
 
     name = "settlements of a channel"
 
@@ -117,10 +113,9 @@ class Settling(Job):
         return is_later
 
     def carry_out(self, step, done, failed):
-        """Call ``step()`` until it returns False, after all earlier requests.
-
-        Returns False if this is done at return. Otherwise returns True, and calls ``done()`` at the end. If a
-        later step raises, calls ``failed(error)``, then ``done()``.
+        """Call ``step()`` until it returns False, after all earlier requests. Returns False if done at
+        return. Otherwise returns True, and calls ``done()`` at the end. If a later step raises, calls
+        ``failed(error)``, then ``done()``.
         """
         if not self._orders and not step():
             return False
@@ -160,9 +155,7 @@ class Settling(Job):
 
 
 def held_back(channel):
-    """Return, as keys of a dict, the queues that must pause while the channel's unacked messages are
-    requeued.
-    """
+    """The queues that must pause while the channel's unacked messages are requeued, as keys of a dict."""
     # The queues of these messages, and of the channel's consumers, which get credit before recover-ok is
     # sent.
     queues = channel.unacked.queues()

@@ -1,7 +1,8 @@
 """Stream consumer: the AMQP consumer of a stream. When the stream calls deliver(), it writes messages to the
-hub's output buffer.
+output buffer.
 
-An AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never switches.
+An AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never switches
+greenlets.
 """
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery
@@ -19,9 +20,12 @@ QUIET = QuietLog(logger("queue"))
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """Delivers a stream's messages. ``start_at``: the first position (broker.features.stream_offset).
-    ``is_tracked``: the stream stores the consumer's position under its tag. ``wanted``: a StreamFilter, or
-    None. ``most_octets``: most octets of unsettled bodies, 0: no limit; one message may exceed it.
+    """Delivers a stream's messages.
+
+        start_at       the first position (broker.features.stream_offset)
+        is_tracked     the stream stores the consumer's position under its tag
+        wanted         a StreamFilter, or None
+        most_octets    most bytes of unsettled bodies, 0: no limit; one message may exceed it
     """
 
     __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
@@ -38,18 +42,16 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.most_octets = most_octets
 
     def stop(self):
-        """Detach the consumer from its stream. The channel keeps the unacked messages."""
         self._close()
         consumer_delivery.AMQPConsumer.stop(self)
 
     def cancel(self, reason):
-        """Stop, and inform the client: the stream has dropped this consumer."""
+        """Stop, and inform the client, because the stream has dropped this consumer."""
         self._close()
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Count of messages that the consumer may take now. The first call opens the reader at ``start_at``.
-        """
+        """How many messages the consumer may take now. The first call opens the reader at ``start_at``."""
         # A single active consumer gets this call when it becomes active.
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
@@ -60,7 +62,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return consumer_delivery.AMQPConsumer.capacity(self)
 
     def is_behind(self):
-        """True if the stream has messages that this consumer's reader has not read."""
+        """Return True if the stream has messages that this consumer's reader has not read."""
         return self.reader is not None and self.reader.is_behind()
 
     def _deliver_traced(self, limit):
@@ -80,8 +82,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.reader.pass_over()
 
     def _deliver(self, limit):
-        """Send up to ``limit`` messages. Returns the octets written, plus a cost for messages filtered out.
-        """
+        """Send up to ``limit`` messages. Returns the bytes written, plus a cost for messages filtered out."""
         reader = self.reader
         unacked = self.channel.unacked
         message = self.message
@@ -125,7 +126,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """Most octets that _write_translated() needs, with room for a copy of the properties at the end."""
+        """The most bytes that _write_translated() needs, including a copy of the properties at the end."""
         # Properties are translated there before they are copied into the header frame.
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES
@@ -163,7 +164,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
             self.frame_max, message.location)
 
     def _deliver_large(self, size):
-        """Deliver ``message``, which is larger than the output buffer. Returns the count of octets sent."""
+        """Deliver ``message``, which is larger than the output buffer. Returns the number of bytes sent."""
         if not self.admits_large(size):
             return 0
         data = bytearray(size)

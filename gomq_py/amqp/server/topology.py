@@ -35,7 +35,7 @@ def exchange_delete(channel, method):
 
 
 def exchange_bind(channel, method):
-    """exchange.bind: bind an exchange to a second exchange."""
+    """exchange.bind: bind an exchange to another exchange."""
     durable = bindings.bind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeBindOk(), durable)
@@ -111,10 +111,7 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """Return ``name``, or the name of the channel's last declared queue if ``name`` is empty.
-
-    Raises NotFound if the name is empty and the channel has declared no queue.
-    """
+    """``name``, or the channel's last declared queue if ``name`` is empty. Raises NotFound without one."""
     name = cleaned(name)
     if name:
         return name
@@ -124,7 +121,7 @@ def named_queue(channel, name):
 
 
 def _declare_reply_to(channel, method, name):
-    """queue.declare of the direct reply-to pseudo-queue."""
+    """Answer a queue.declare of the direct reply-to pseudo-queue. Raises NotFound for an unknown name."""
     # Requesters declare it under its common name; repliers declare a requester's name, to learn whether the
     # requester still waits.
     if name != REPLY_TO and name not in channel.vhost.sinks:

@@ -1,9 +1,8 @@
 """Tx: keeps the publishes (checked and routed) and settlements of a transactional channel until tx.commit.
 
-The channel's handlers call it instead of the verbs. To clients a commit is all or nothing; in a crash it is
-not, as in RabbitMQ. A commit stores its messages first, and settles once they are on disk: a client that
-consumes a message and publishes a result in one transaction cannot lose both. Commit-ok leaves when all is on
-disk.
+To clients a commit is all or nothing; in a crash it is not, as in RabbitMQ. A commit stores its messages
+first, and settles once they are on disk: a client that consumes a message and publishes a result in one
+transaction cannot lose both. Commit-ok leaves when all is on disk.
 """
 from array import array
 from collections import deque
@@ -42,7 +41,7 @@ class Transaction:
         self._forget()
 
     def clear(self):
-        """Drop all publishes and settlements, in slices if very many."""
+        """Drop all publishes and settlements, in slices if there are very many."""
         # To free 250,000 messages takes 0.2 s.
         for kept in (self._publications, self._settlements):
             drop(kept, self._channel.connection.scheduler)
@@ -56,7 +55,7 @@ class Transaction:
         self._publications.append(publication)
 
     def settle(self, delivery_tag, multiple, how):
-        """Keep a settlement for the commit. False: the tag is unknown, or settled in this transaction."""
+        """Keep a settlement for the commit. Returns False if the tag is unknown or already settled."""
         if multiple and delivery_tag == 0:
             # Up to the newest delivery, even if it is settled: finding the newest open one would mean a
             # search of all deliveries for each such frame.
@@ -73,9 +72,7 @@ class Transaction:
         return True
 
     def requeue_unsettled(self, then=None):
-        """basic.recover: requeue the channel's unacked messages that this transaction does not settle. Then
-        call ``then()``.
-        """
+        """Requeue the unacked messages that this transaction does not settle, then call ``then()``."""
         channel = self._channel
         unacked, newest, tag = channel.unacked, channel.unacked.next_tag - 1, 0
         queues = held_back(channel)
@@ -104,9 +101,8 @@ class Transaction:
         channel.work_off(step, done, "what was unacked to go back")
 
     def commit(self):
-        """Store the messages, settle the deliveries, and send commit-ok when all is on disk.
-
-        Raises PreconditionFailed if a queue refused a message; then nothing is settled.
+        """Store the messages, settle the deliveries, and send commit-ok when all is on disk. Raises
+        PreconditionFailed if a queue refused a message; then nothing is settled.
         """
         commit = Commit(self._channel, self._publications, self._settlements)
         self._forget()
@@ -155,7 +151,7 @@ class Commit:
         self._at = 0
 
     def step(self):
-        """Do a slice of work. Returns False when the client's next methods need not wait any more. Raises
+        """Do a slice of work. Returns True while the client's next methods must wait. Raises
         PreconditionFailed if a queue refused a message.
         """
         clock = SliceClock(every=LOOKS)
@@ -209,7 +205,7 @@ class Commit:
         self._parts[-1][2].append(location)
 
     def _published(self, error):
-        """Begin to settle, when the messages are on disk or, with an ``error``, lost."""
+        """Begin to settle, because the messages were flushed. ``error``: set if they are lost."""
         error = self._refusal(error)
         if error is not None:
             self._parts = deque((LOST, queue, locations) for _, queue, locations in self._parts)
@@ -273,7 +269,7 @@ class Commit:
 
 
 class Settlement(Job):
-    """Settles a commit's deliveries in slices, after its messages are on disk or, with an ``error``, lost."""
+    """Settles a commit's deliveries after its messages were flushed. ``error``: set if they are lost."""
 
     name = "settling what a transaction settles"
 
@@ -286,7 +282,7 @@ class Settlement(Job):
         return self._commit.settle_some(self._error)
 
     def failed(self, error):
-        """End the commit with ``error``: a queue could not settle. The paused queues deliver again."""
+        """End the commit with ``error``, because a queue could not settle. Paused queues deliver again."""
         self._commit.settled(error)
         return False
 
@@ -317,7 +313,7 @@ def drop(kept, scheduler):
 
 
 def mark(queues):
-    """Have the next sync write the acks in these queues to disk."""
+    """Have the next flush write the acks in these queues to disk."""
     # Only commit-ok promises this to the client.
     for queue in queues:
         if queue.durable and not queue.closed:
@@ -325,7 +321,7 @@ def mark(queues):
 
 
 def tx_select(channel, _method):
-    """tx.select: keep later publishes and settlements for tx.commit. No effect in tx mode."""
+    """tx.select: keep later publishes and settlements for tx.commit. Does nothing in tx mode."""
     if channel.confirming:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:

@@ -1,4 +1,4 @@
-"""Withdrawals: cancels consumers whose user may no longer read their queue or stream.
+"""Withdrawals: cancels consumers whose user may not read their queue or stream any more.
 
 Costs nothing per message: when a user's rights change, or a token becomes narrower, the consumers of the
 user's connections are checked once, in slices. RabbitMQ does not cancel such consumers.
@@ -10,7 +10,7 @@ from gomq_py.hub.scheduler import Job, SliceClock
 
 
 class Withdrawals(Job):
-    """Checks the consumers of users whose rights have changed. ``clients`` (hub.clients): all connections."""
+    """Checks the consumers of users whose rights have changed. ``clients``: all connections (hub.clients)."""
 
     name = "looking for consumers that may not read any more"
 
@@ -49,7 +49,7 @@ class Withdrawals(Job):
 
     @staticmethod
     def _look(connections):
-        """Yield after each checked consumer, so that the caller can pause."""
+        """A generator that checks the consumers of these connections, one per step."""
         for connection in connections:
             if connection.door == DOOR:
                 for channel in list(connection.channels.values()):
@@ -61,8 +61,8 @@ class Withdrawals(Job):
 
 
 def _check(connection, channel, consumer):
-    """Cancel the consumer if its user may not read the queue. Closes the channel if the client does not
-    support cancellation by the broker.
+    """Cancel the consumer if its user may not read the queue. Closes the channel instead if the client does
+    not support cancellation by the broker.
     """
     source = consumer.source
     try:

@@ -1,1 +1,1 @@
-"""Translates AMQP 0-9-1 octets to frames and methods, and back. No I/O, no gevent."""
+"""The AMQP 0-9-1 codec: translates bytes to frames and methods, and back. No I/O, no gevent."""

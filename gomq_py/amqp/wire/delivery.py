@@ -1,15 +1,13 @@
 """Delivery frames: writes the frames of a message into an output buffer, straight from where the message
-lies, without an object per message.
-
-A leaf, no I/O.
+lies, without an object per message. No I/O.
 
     basic.deliver   type 1, channel, size | 00 3C 00 3C, consumer tag, delivery tag u64, redelivered,
                     exchange, routing key | CE
     basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written
-                    by the slow lane)
+                    elsewhere)
     header          type 2, channel, size | 00 3C 00 00, body size u64, properties | CE
                     (properties of content that came by another protocol are made by its Form)
-    body            type 3, channel, size | up to frame_max - 8 octets of the body | CE
+    body            type 3, channel, size | up to frame_max - 8 bytes of the body | CE
                     (no such frame for an empty body)
 
 Deliveries from a stream have their offset in an entry at the end of the header table:
@@ -33,7 +31,7 @@ GROWTH_BYTES = 29
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
-    """Return how many octets a delivery's frames take. ``prefix_length``: size of class, method and tag."""
+    """Return the size in bytes of a delivery's frames. ``prefix_length``: size of class, method and tag."""
     # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
     size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
     if body_length:
@@ -47,7 +45,6 @@ def write_delivery(
     out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length
 ):
     """Write the method frame of a delivery at ``out[at]``. Returns the offset behind it in ``out``.
-
     ``prefix``: class id, method id, and the consumer tag as a short string.
     """
     out[at] = 1
@@ -87,9 +84,8 @@ def write_header(out, at, channel, source, properties_at, properties_length, bod
 def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
-    """Write the header and body frames of a stream's message at ``out[at]``, with the header
-    ``x-stream-offset`` set to ``offset``. Returns the offset in ``out`` behind them. The properties must be
-    valid.
+    """Write the header and body frames of a stream's message at ``out[at]``. Returns the offset behind them.
+    Sets the header ``x-stream-offset`` to ``offset``. The properties must be valid.
     """
     # A publisher's own ``x-stream-offset`` is replaced. The header is left out if a frame of ``frame_max``
     # has no room for it.
@@ -137,9 +133,9 @@ def write_translated(
     out, at, channel, form, source, routing_at, properties_at, properties_length, flags, body_at, body_length,
     frame_max
 ):
-    """Write the header and body frames of a message, whose properties ``form`` translates from another
-    protocol, at ``out[at]``. Returns the offset in ``out`` behind them, or -1 for malformed properties.
-    ``out`` must have room for translated_bound() octets.
+    """Write the header and body frames of a message of another protocol at ``out[at]``. ``form`` translates
+    the properties. Returns the offset in ``out`` behind the frames, or -1 for malformed properties. ``out``
+    must have room for translated_bound() bytes.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -165,7 +161,7 @@ def write_properties(
 
 
 def translated_bound(form, properties_length, frame_max):
-    """Return the most octets of AMQP properties that ``form`` makes of ``properties_length`` octets."""
+    """Return the most bytes of AMQP properties that ``form`` makes of ``properties_length`` bytes."""
     bound = form.basic_bound(properties_length)
     return bound if bound < frame_max - HEADER_OVERHEAD else frame_max - HEADER_OVERHEAD
 

@@ -1,8 +1,8 @@
 """Errors: define the reply codes and texts of channel.close and connection.close (AMQP 0-9-1 §1.1, and
-RabbitMQ's use of it). A leaf.
+RabbitMQ's use of it).
 
 A SoftError closes the channel, a HardError the connection. For a few codes RabbitMQ does not follow the
-specification's table; such errors are raised as ``raise NotFound("...").hard()``. Doors look at
+specification's table; such errors are raised as ``raise NotFound("...").hard()``. Servers look at
 ``closes_connection``, never at the class.
 """
 
@@ -13,9 +13,9 @@ _TEXT_MAX = 255  # octets of a short string
 class AMQPError(Exception):
     """An error that is sent to the peer as channel.close or connection.close.
 
-    ``text`` names the object, its vhost, the request and the present state. ``reply_text`` is sent:
-    ``NOT_FOUND - ...``, at most 255 octets. ``class_id``, ``method_id``: the failed method, 0 if none is
-    known.
+        text                   names the object, its vhost, the request and the present state
+        reply_text             what is sent: ``NOT_FOUND - ...``, at most 255 bytes
+        class_id, method_id    the failed method, 0 if unknown
     """
 
     reply_code = 0
@@ -30,7 +30,7 @@ class AMQPError(Exception):
 
     @property
     def reply_text(self):
-        """The error's name and text. A text over 255 octets is cut between characters and ends with "..."."""
+        """The error's name and text. A text over 255 bytes is cut between characters and ends with "..."."""
         octets = f"{self.name} - {self.text}".encode("utf-8", "surrogateescape")
         if len(octets) > _TEXT_MAX:
             octets = cut_utf8(octets, _TEXT_MAX - len(_CUT)) + _CUT
@@ -51,7 +51,7 @@ class AMQPError(Exception):
 
 
 def cut_utf8(octets, limit):
-    """Return at most the first ``limit`` octets of UTF-8 text, without a broken character at the end."""
+    """Return at most the first ``limit`` bytes of UTF-8 text, without a broken character at the end."""
     if len(octets) <= limit:
         return octets
     while limit > 0 and octets[limit] & 0xC0 == 0x80:
@@ -84,9 +84,7 @@ class NoRoute(SoftError):
 
 
 class NoConsumers(SoftError):
-    """No consumer could take an immediate message. Our client may get it; this broker refuses immediate
-    messages.
-    """
+    """No consumer could take an immediate message. This broker never sends it; our client may get it."""
 
     reply_code, name = 313, "NO_CONSUMERS"
 
@@ -128,31 +126,31 @@ class InvalidPath(HardError):
 
 
 class FrameError(HardError):
-    """A frame that cannot be decoded: too large, wrong end octet, unknown type."""
+    """A frame cannot be decoded: too large, wrong end byte, unknown type."""
 
     reply_code, name = 501, "FRAME_ERROR"
 
 
 class SyntaxError_(HardError):
-    """A well-framed method or content header whose fields are malformed."""
+    """A well-framed method or content header has malformed fields."""
 
     reply_code, name = 502, "SYNTAX_ERROR"
 
 
 class CommandInvalid(HardError):
-    """A method that is not allowed in this state, or names an unknown exchange or queue type."""
+    """A method is not allowed in this state, or names an unknown exchange or queue type."""
 
     reply_code, name = 503, "COMMAND_INVALID"
 
 
 class ChannelError(HardError):
-    """A frame for a channel that is not open, or a channel.open for an open channel."""
+    """A frame is for a channel that is not open, or a channel.open is for an open channel."""
 
     reply_code, name = 504, "CHANNEL_ERROR"
 
 
 class UnexpectedFrame(HardError):
-    """A frame out of order: a body without its method, or a method between header and body."""
+    """A frame is out of order: a body without its method, or a method between header and body."""
 
     reply_code, name = 505, "UNEXPECTED_FRAME"
 
@@ -170,7 +168,7 @@ class NotAllowed(HardError):
 
 
 class NotImplemented_(HardError):
-    """A method, class or option that this broker does not support."""
+    """This broker does not support the method, class or option."""
 
     reply_code, name = 540, "NOT_IMPLEMENTED"
 

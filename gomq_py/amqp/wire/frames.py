@@ -1,17 +1,17 @@
-"""Frames and methods: decodes octets to (type, channel, payload) and to methods, and encodes both. No I/O.
+"""Frames and methods: decodes bytes to (type, channel, payload) and to methods, and encodes both. No I/O.
 
 A frame is (§4.2.3)
 
     0  u8   type: 1 method, 2 content header, 3 content body, 8 heartbeat
     1  u16  channel
     3  u32  payload size
-    7  ...  payload, then the octet 0xCE
+    7  ...  payload, then the byte 0xCE
 
 The payload of a method frame is class id (u16), method id (u16), then the fields in order without padding
-(§4.2.4); runs of bits share octets, first bit lowest. The methods themselves are in methods.
+(§4.2.4); runs of bits share bytes, first bit lowest. The methods themselves are in methods.
 
-The client, the handshake and all slow code use it; the broker's fast lane walks frames in its own buffer. A
-leaf; compiled, because a login or a declare spends most of its time here.
+The client, the handshake and all slow code use it; the broker's fast lane walks frames in its own buffer.
+Compiled, because a login or a declare spends most of its time here.
 """
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -59,8 +59,8 @@ _SIZE = Struct(">I")
 
 
 class FrameReader:
-    """Cuts received octets into frames, and keeps those of an incomplete frame until the next feed().
-    ``frame_max``: largest payload accepted; 0: no limit.
+    """Cuts received bytes into frames, and keeps an incomplete frame until the next feed(). ``frame_max``:
+    largest payload accepted; 0: no limit.
     """
 
     __slots__ = ("frame_max", "buffer", "position")
@@ -71,23 +71,21 @@ class FrameReader:
         self.position = 0
 
     def feed(self, data):
-        """Add octets that were received."""
         if self.position:
             del self.buffer[:self.position]
             self.position = 0
         self.buffer += data
 
     def take_rest(self):
-        """Return the octets that next_frame() has not returned, and forget them."""
+        """Return the bytes that next_frame() has not returned, and forget them."""
         rest = bytes(self.buffer[self.position:])
         self.buffer.clear()
         self.position = 0
         return rest
 
     def next_frame(self):
-        """Return (type, channel, payload) of the next frame, or None if it is incomplete.
-
-        Raises FrameError; the reader is unusable afterwards.
+        """Return (type, channel, payload) of the next frame, or None if the frame is incomplete. Raises
+        FrameError; the reader is unusable afterwards.
         """
         length = len(self.buffer)
         at = self.position
@@ -117,12 +115,12 @@ class FrameReader:
 
 
 def frame(kind, channel, payload):
-    """Return a frame of type ``kind`` as octets."""
+    """Encode a frame of type ``kind``."""
     return _HEAD.pack(kind, channel, len(payload)) + payload + _END
 
 
 def method_frame(channel, method):
-    """Return the frame of a Method as octets."""
+    """Encode the frame of a Method."""
     return frame(FRAME_METHOD, channel, method.encode())
 
 
@@ -132,9 +130,8 @@ def header_payload(properties, body_size, class_id=CLASS_BASIC):
 
 
 def decode_header(payload):
-    """Return (class_id, body_size, encoded properties, unchecked) of a content header's payload.
-
-    As in RabbitMQ, raises FrameError if the payload is too short, UnexpectedFrame if the weight is not 0.
+    """Decode a content header's payload. Returns (class_id, body_size, encoded properties, unchecked). As in
+    RabbitMQ, raises FrameError if the payload is too short, UnexpectedFrame if the weight is not 0.
     """
     if len(payload) < _HEADER.size:
         raise FrameError(f"content header of {len(payload)} bytes")
@@ -145,7 +142,7 @@ def decode_header(payload):
 
 
 def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
-    """Return a message's header and body frames. ``properties``: encoded. ``frame_max`` 0: one body frame."""
+    """Encode a message's header and body frames. ``properties``: encoded. ``frame_max`` 0: one body frame."""
     size = len(body)
     header = frame(FRAME_HEADER, channel, header_payload(properties, size, class_id))
     room = frame_max - FRAME_OVERHEAD if frame_max else size
@@ -203,9 +200,8 @@ class Method:
         raise FrameError(f"cannot decode {cls.NAME}", cls.ID >> 16, cls.ID & 0xFFFF)
 
     def encode(self):
-        """Return the method frame's payload: class id, method id and fields.
-
-        Raises ValueError or struct.error for values that do not fit their fields.
+        """Return the method frame's payload: class id, method id and fields. Raises ValueError or
+        struct.error for values that do not fit their fields.
         """
         parts = [_ID.pack(self.ID)]
         bits = bit = 0
@@ -255,10 +251,9 @@ def _encode_field(value, kind):
 
 def read_fields(method, kinds, data, at, any_octets):
     """Decode the fields of ``method`` from ``data``, beginning at offset ``at``. ``kinds``: (name, kind) of
-    each field in order. Returns True if the fields end exactly with the data, otherwise False.
-
-    ``any_octets``: accept short strings that are not UTF-8, which otherwise raise UnicodeDecodeError. Raises
-    Malformed for a malformed table.
+    each field in order. Returns True if the fields end exactly with the data. ``any_octets``: accept short
+    strings that are not UTF-8, which otherwise raise UnicodeDecodeError. Raises Malformed for a malformed
+    table.
     """
     p = octets.pointer(data)
     length = len(data)

@@ -1,7 +1,7 @@
-"""Methods: defines a class for each method of AMQP 0-9-1 and of RabbitMQ's extensions. A leaf.
+"""Methods: a class for each method of AMQP 0-9-1 and of RabbitMQ's extensions.
 
-A test checks the table against the specification. ``METHODS[class_id << 16 | method_id]`` finds
-a class. ``SYNCHRONOUS``: the sender waits for an answer. amqp.server carries methods out.
+A test checks the table against the specification. ``METHODS[class_id << 16 | method_id]`` finds a class.
+``SYNCHRONOUS``: the sender waits for an answer. amqp.server carries methods out.
 """
 from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
 from gomq_py.amqp.wire.frames import (
@@ -10,9 +10,8 @@ from gomq_py.amqp.wire.frames import (
 
 
 def decode_method(payload):
-    """Return the method in a method frame's payload.
-
-    Raises FrameError for malformed fields, NotImplemented_ for an unknown class or method id.
+    """Return the method in a method frame's payload. Raises FrameError for malformed fields, NotImplemented_
+    for an unknown class or method id.
     """
     if len(payload) < 4:
         raise FrameError(f"method frame of {len(payload)} bytes: no class and method id")
@@ -35,7 +34,7 @@ class ConnectionStart(Method):
 
 
 class ConnectionStartOk(Method):
-    """The client's properties, chosen mechanism and its response."""
+    """The client's properties, its chosen mechanism and that mechanism's response."""
     NAME, ID, SYNCHRONOUS = "connection.start-ok", 10 << 16 | 11, False
     FIELDS = (
         ("client_properties", TABLE), ("mechanism", SHORTSTR), ("response", LONGSTR), ("locale", SHORTSTR)
@@ -58,7 +57,7 @@ class ConnectionSecureOk(Method):
 
 
 class ConnectionTune(Method):
-    """The limits that the server offers; 0 means no limit."""
+    """The limits that the server offers. 0: no limit."""
     NAME, ID, SYNCHRONOUS = "connection.tune", 10 << 16 | 30, True
     FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
     __slots__ = names(FIELDS)
@@ -86,7 +85,7 @@ class ConnectionOpenOk(Method):
 
 
 class ConnectionClose(Method):
-    """End the connection, with the reason and the method that caused it (0, 0: none)."""
+    """End the connection. Contains the reason, and the method that caused it (0, 0: none)."""
     NAME, ID, SYNCHRONOUS = "connection.close", 10 << 16 | 50, True
     FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("class_id", SHORT), ("method_id", SHORT))
     __slots__ = names(FIELDS)
@@ -100,7 +99,7 @@ class ConnectionCloseOk(Method):
 
 
 class ConnectionBlocked(Method):
-    """RabbitMQ's extension: the broker holds publishers back, for this reason."""
+    """RabbitMQ's extension: the broker blocks publishers. Contains the reason."""
     NAME, ID, SYNCHRONOUS = "connection.blocked", 10 << 16 | 60, False
     FIELDS = (("reason", SHORTSTR),)
     __slots__ = names(FIELDS)
@@ -156,7 +155,7 @@ class ChannelFlowOk(Method):
 
 
 class ChannelClose(Method):
-    """End the channel, with the reason and the method that caused it (0, 0: none)."""
+    """End the channel. Contains the reason, and the method that caused it (0, 0: none)."""
     NAME, ID, SYNCHRONOUS = "channel.close", 20 << 16 | 40, True
     FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("class_id", SHORT), ("method_id", SHORT))
     __slots__ = names(FIELDS)
@@ -187,7 +186,7 @@ class AccessRequestOk(Method):
 
 
 class ExchangeDeclare(Method):
-    """Create an exchange, or check that it exists with these properties; ``passive``: only that it exists."""
+    """Create an exchange, or check its properties. With ``passive``, only check that it exists."""
     NAME, ID, SYNCHRONOUS = "exchange.declare", 40 << 16 | 10, True
     FIELDS = (
         ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT),
@@ -449,7 +448,7 @@ class BasicReject(Method):
 
 
 class BasicRecoverAsync(Method):
-    """As basic.recover, but without an answer. Deprecated."""
+    """Requeue all unacked deliveries of the channel, without an answer. Deprecated."""
     NAME, ID, SYNCHRONOUS = "basic.recover-async", 60 << 16 | 100, False
     FIELDS = (("requeue", BIT),)
     __slots__ = names(FIELDS)
@@ -470,7 +469,7 @@ class BasicRecoverOk(Method):
 
 
 class BasicNack(Method):
-    """RabbitMQ's extension: refuse deliveries. From the server: the broker has not stored the publishes."""
+    """RabbitMQ's extension: refuse deliveries. From the server: publishes were not stored."""
     NAME, ID, SYNCHRONOUS = "basic.nack", 60 << 16 | 120, False
     FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT), ("requeue", BIT))
     __slots__ = names(FIELDS)

@@ -1,7 +1,6 @@
 """Administration: shows and changes a vhost's MQTT sessions and retained messages, for the management API.
 
-Servers of other protocols call its functions. A function that takes a ``caller`` checks that user's rights,
-as broker.verbs does for queues and exchanges. Never switches.
+Functions with a ``caller`` check that user's rights. Never switches greenlets.
 """
 import time
 
@@ -13,12 +12,11 @@ from gomq_py.storage.message import Message
 
 
 def sessions_of(vhost):
-    """A new list of the sessions of a vhost."""
     return list(vhost.extras[EXTRA].by_client.values())
 
 
 def find_session(vhost, client_id):
-    """The Session of a client id. Raises NotFound."""
+    """Return the Session of a client id. Raises NotFound."""
     session = vhost.extras[EXTRA].by_client.get(client_id)
     if session is None:
         raise NotFound(f"no MQTT session '{client_id}' in vhost '{vhost.name}'")
@@ -26,12 +24,12 @@ def find_session(vhost, client_id):
 
 
 def has_session(vhost, session):
-    """Whether this Session object is still the vhost's session of its client id."""
+    """Return whether this Session is still the vhost's session of its client id."""
     return vhost.extras[EXTRA].by_client.get(session.client_id) is session
 
 
 def check_configure(caller, session):
-    """Check that the caller may use, change and end another user's session. Raises NoPermission."""
+    """Raise NoPermission if the caller may not configure the session's queue."""
     caller.access.check_configure("queue", session.queue_name)
 
 
@@ -53,17 +51,15 @@ def unsubscribe(caller, client_id, topic_filter):
 # retained messages
 
 def retained_totals(vhost):
-    """Return (number of topics, total bytes of payloads) of a vhost's retained messages, expired ones
-    included.
-    """
+    """Return (number of topics, payload bytes) of a vhost's retained messages, including expired messages."""
     retained = vhost.extras[EXTRA].retained
     return retained.index.count, retained.octets
 
 
 def retained_topics(caller, after):
-    """A generator of (topic, size of its payload in bytes) for retained messages whose topics sort after
-    ``after``, in order. The size is None if the message has expired or the caller may not read the topic.
-    Some 20 us per topic. Raises NoPermission, NotFound.
+    """Return an iterator of (topic, payload size in bytes) for retained messages, sorted, after topic
+    ``after``. The size is None if the message has expired or the caller may not read the topic. Costs some 20
+    us per topic. Raises NoPermission, NotFound.
     """
     sessions = caller.vhost.extras[EXTRA]
     caller.access.check_read("exchange", sessions.source_name)
@@ -73,8 +69,9 @@ def retained_topics(caller, after):
 
 
 def retained_message(caller, topic):
-    """A topic's retained message as a new Message, valid until the retained messages change. The caller needs
-    read on the exchange of topics and on the topic. Raises NoPermission, NotFound.
+    """Return a topic's retained message as a new Message, valid until the retained messages change. The
+    caller needs read permission on the exchange for MQTT clients and on the topic. Raises NoPermission,
+    NotFound.
     """
     sessions = _with_topic(caller, topic)
     caller.access.check_read("exchange", sessions.source_name)
@@ -86,7 +83,7 @@ def retained_message(caller, topic):
 
 
 def delete_retained(caller, topic):
-    """Delete a topic's retained message. Needs write, like a publish. Raises NoPermission, NotFound."""
+    """Delete a topic's retained message. Needs the rights of a publish. Raises NoPermission, NotFound."""
     sessions = _with_topic(caller, topic)
     caller.access.check_write("exchange", sessions.source_name)
     caller.access.check_write_topic(sessions.source(), (swapped(topic),))

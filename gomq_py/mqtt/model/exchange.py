@@ -1,8 +1,8 @@
 """MQTT exchange: routes messages by topic filters, matched level by level (MQTT 5 §4.7).
 
-A type of exchange for broker.topology.kinds; uses filter_tree. The exchange turns routing keys into topics
-(mqtt.wire.topics.swapped). Its bindings are the sessions' subscriptions. An operator may bind queues to the
-exchange by filters, and bind the MQTT exchange to other exchanges, so that their messages reach it.
+Registered by mqtt.model.kinds. Its bindings are the sessions' subscriptions. Routing keys are turned into
+topics (mqtt.wire.topics.swapped). An operator may bind queues to the exchange by filters, and bind the MQTT
+exchange to other exchanges, so that their messages reach it.
 """
 from functools import cached_property
 
@@ -29,7 +29,7 @@ OPTION_PREFIX = "x-mqtt-"
 
 
 class MQTTExchange(Exchange):
-    """Keeps its bindings in a FilterTree. ``retained``: the Destination of retained messages, or None."""
+    """Routes messages by topic filters. ``retained``: the Destination of retained messages, or None."""
 
     type = "mqtt"
 
@@ -73,7 +73,7 @@ class MQTTExchange(Exchange):
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """A binding for a topic exchange: (binding key, arguments) that match the same messages."""
+        """Return the (binding key, arguments) by which a topic exchange matches the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -113,7 +113,7 @@ class MQTTExchange(Exchange):
             session.unsubscribed(binding)
 
     def share(self, topic_filter):
-        """The Destination for the members of a shared subscription; None if it has no members."""
+        """Return the Destination for the members of a shared subscription, or None if it has no members."""
         return self._shares.by_filter.get(topic_filter)
 
     def presence_changed(self, session):
@@ -123,9 +123,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace a session's shared subscriptions, because its queue may have lost messages. Returns False
-        if the session has none.
-        """
+        """Replace a session's shared subscriptions, if any, because its queue may have lost messages."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -135,8 +133,8 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """Error text for a filter with one arrangement of ``+`` too many: ``most`` is the limit of ``whose``,
-    such as "virtual host '/'".
+    """Return the error text for a topic filter that exceeds a limit on arrangements of ``+``. ``most`` is the
+    limit; ``whose`` says whose limit it is, such as "virtual host '/'".
     """
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 

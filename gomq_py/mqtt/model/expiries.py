@@ -1,7 +1,7 @@
-"""Expiries: notes when each key's message expires, and says which keys are due.
+"""Expiries: notes when each key's message expires, and finds the keys that are due.
 
-A leaf of mqtt.model. A key has one due time, the earliest noted; the caller then checks the key's message. So
-a key costs one entry, however often its message is replaced. Never switches.
+A key has one due time, the earliest noted; the caller then checks the key's message. So a key costs one
+entry, however often its message is replaced. Never switches greenlets.
 """
 import heapq
 
@@ -10,12 +10,12 @@ STALE = 1024
 
 
 class Expiries:
-    """Calls ``on_due()`` when the earliest key is due; take() then returns one due key per call."""
+    """Due times of keys. Calls ``on_due()`` when the earliest key is due; take() then returns one key."""
 
     __slots__ = ("_timers", "_on_due", "_times", "_heap", "_timer", "_timer_ms")
 
     def __init__(self, timers, on_due):
-        """``timers()`` returns the hub's timers (hub.timers); called on demand."""
+        """``timers()`` returns the event loop's timers (hub.timers). It is called on demand."""
         self._timers = timers
         self._on_due = on_due
         self._times = {}  # key: its time
@@ -25,11 +25,10 @@ class Expiries:
 
     @property
     def count(self):
-        """Number of keys that have a due time."""
         return len(self._times)
 
     def note(self, key, due_ms):
-        """Make the key due at this time (Unix milliseconds), unless it is due earlier."""
+        """Set the key's due time (Unix milliseconds), unless an earlier time is set."""
         before = self._times.get(key)
         if before is not None and before <= due_ms:
             return
@@ -54,7 +53,7 @@ class Expiries:
         return None
 
     def arm(self):
-        """Start the timer for the earliest key."""
+        """Start the timer for the earliest key, or stop the timer if there is no key."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         if not self._heap:

@@ -1,10 +1,11 @@
 """Filter tree: finds the destinations of all filters that match a topic (FilterTree), and the filters of one
 session that match a topic (FilterSet; MQTT 5 §4.7).
 
-A leaf of mqtt.model, used by exchange and interests; compiled, because each topic without a remembered route
-is matched here. A match in the tree walks all nodes that the topic reaches, level by level. Filters with
-``+`` in the same places cost one node per level together. Only very many arrangements of ``+`` are costly:
-``costly_levels`` bounds the nodes that a topic reaches, and callers refuse filters that would exceed a limit.
+Compiled, because each topic without a remembered route is matched here. A match in the tree walks all nodes
+that the topic reaches, level by level. Filters with ``+`` in the same places cost one node per level
+together. Only very many arrangements of ``+`` are costly: ``costly_levels`` bounds the nodes that a topic
+reaches, and callers refuse filters that would exceed a limit.
+
 Wildcards do not match a first level that begins with ``$`` [MQTT-4.7.2-1]. An invalid filter (``#`` before
 the end, wildcards beside other characters) matches no topic.
 """
@@ -17,10 +18,10 @@ _NUMBERED = 40
 
 
 class FilterNode:
-    """A node of the tree.
+    """A node of the filter tree.
 
-        levels          {level: child} of the levels that may follow
-        destinations    of the filter that ends here
+        levels          {level: child node} of the levels that may follow
+        destinations    destinations of the filter that ends here
         below           destinations of the same filter followed by ``/#``
     """
 
@@ -33,7 +34,7 @@ class FilterNode:
         self.levels = self.plus = self.destinations = self.below = None
 
     def child(self, level):
-        """The child for a level other than ``+``, or None."""
+        """Return the child node for a level other than ``+``, or None."""
         if self.levels is None:
             return None
         if isinstance(self.levels, dict):
@@ -48,7 +49,7 @@ class FilterNode:
 
 
 class Arrangements:
-    """Counts filters by arrangement: the positions of ``+`` and the number of levels, ``#`` not counted.
+    """Counts topic filters by the positions of ``+`` and the number of levels, without a ``#`` at the end.
     ``costly_levels``: upper bound of the nodes that one topic may reach because of ``+``.
     """
 
@@ -59,7 +60,7 @@ class Arrangements:
         self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Whether adding a filter with these levels keeps ``costly_levels`` unchanged, or within ``most``."""
+        """Whether a filter with these levels leaves ``costly_levels`` unchanged, or at most ``most``."""
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
@@ -82,9 +83,7 @@ class Arrangements:
 
 
 class FilterTree:
-    """Maps topic filters to destinations. ``size``: count of additions not undone; ``arrangements``:
-    Arrangements.
-    """
+    """Maps topic filters to destinations. ``size``: number of add() calls not undone by remove()."""
 
     __slots__ = ("root", "size", "arrangements")
 
@@ -178,8 +177,11 @@ class FilterTree:
 
 
 class Shape:
-    """A form that filters have in common: ``+`` at the positions ``pluses``, this many ``levels`` (``#`` not
-    counted), and ``#`` at the end if ``is_below``. ``count``: number of filters of this form.
+    """A form that topic filters have in common. ``count``: number of filters of this form.
+
+        pluses      positions of ``+``
+        levels      number of levels, without a ``#`` at the end
+        is_below    the filters end with ``#``
     """
 
     __slots__ = ("pluses", "levels", "is_below", "count")
@@ -195,8 +197,8 @@ class Shape:
 
 
 class FilterSet:
-    """The valid filters of one session; a shared filter matches like the filter behind its share name. A
-    topic costs one lookup per Shape.
+    """The valid filters of one session. Matching a topic costs one lookup per Shape. A shared filter matches
+    like the filter behind its share name.
     """
 
     # Filters with the same number of levels, the same positions of ``+`` and the same end (``#`` or not) have
@@ -265,7 +267,7 @@ class FilterSet:
 
 
 def _reach(there, targets):
-    """Add ``there``, a node's destinations, to the dict ``targets`` as keys."""
+    """Add a node's destinations ``there`` to the dict ``targets``, as keys."""
     if isinstance(there, dict):
         targets.update(there)
     else:
@@ -281,7 +283,7 @@ def _lead(node, is_below, there):
 
 
 def _grown(node, level):
-    """The child of a node for a level, created if missing."""
+    """Return the node's child for a level; create it if missing."""
     child = node.plus if level == "+" else node.child(level)
     if child is None:
         child = FilterNode(level)
@@ -307,7 +309,7 @@ def _cut(node, level):
 
 
 def levels_of(topic_filter):
-    """The levels of a filter, without ``#`` at its end."""
+    """Split a topic filter into its levels, without a ``#`` at the end."""
     levels = topic_filter.split("/")
     if _is_below(topic_filter):
         levels.pop()
@@ -319,16 +321,14 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """Return (positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is
-    ``+``.
-    """
+    """Return (positions of ``+`` as bits of a number, number of levels); None if no level is ``+``."""
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)
 
 
 def _shape_key(topic_filter):
-    """A key that is equal for filters of one shape."""
+    """Return a key that is equal for filters of one Shape."""
     one = 1  # typed, as wide as the shifted value
     pluses = 0
     level = 0

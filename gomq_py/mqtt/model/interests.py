@@ -1,7 +1,7 @@
 """Interests: decide how a session's client gets messages of a topic, by the matching subscriptions.
 
-The MQTT server calls this for every message that it delivers. The result for a topic is remembered until
-subscriptions or rights change. Never switches.
+Used for every message to an MQTT client. The result for a topic is remembered until subscriptions or rights
+change. Never switches greenlets.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterSet
@@ -19,15 +19,14 @@ QOS_MAX = 2
 class Interest:
     """How a session's client gets messages of one topic.
 
-        topic           the topic's octets, at the pointer ``at``; empty if the topic's messages must not go
-                        to the client
+        topic           the topic's bytes, at the pointer ``at``; empty if the client must not get messages
         qos             highest granted QoS
         as_published    RETAIN is kept
         identifiers     MQTT 5 properties with the subscription identifiers
         is_kept         an unshared subscription binds the session's queue
         is_shared       a matching subscription is shared
         is_wanted       a subscription matches
-        alias           the topic's alias on the connection, or 0; alone may change
+        alias           the topic's alias on the connection, or 0; the only attribute that may change
     """
 
     # ``own``: the Interest in the session's own publishes, if it differs (No Local), else None. An Interest
@@ -48,7 +47,7 @@ class Interest:
         self.own = None
 
     def want(self, subscriptions, is_kept):
-        """Set ``is_kept``, and compute the other attributes from Subscriptions that match the topic."""
+        """Set ``is_kept``, and compute the other attributes from the Subscriptions that match the topic."""
         self.is_kept = is_kept
         self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
@@ -59,7 +58,7 @@ class Interest:
         self.identifiers = b"".join([identifier_property(number) for number in identifiers if number])
 
     def of(self, topic, alias):
-        """A copy of this Interest for a topic with this alias."""
+        """Return a copy of this Interest with another topic and topic alias."""
         one = Interest(topic)
         one.alias = alias
         one.qos = self.qos
@@ -73,8 +72,7 @@ class Interest:
         return one
 
     def in_own(self):
-        """The Interest in messages that the session's own client published, without No Local subscriptions.
-        """
+        """Return the Interest in the client's own publishes, which ignores No Local subscriptions."""
         return self if self.own is None else self.own
 
 
@@ -100,7 +98,7 @@ class Interests:
         self.found = self.filters = self.plain = self.allowed = self.kinds = None
 
     def changed(self, topic_filter):
-        """Drop remembered results, because this filter's subscription was added, changed or removed."""
+        """Drop remembered results, because the subscription to this filter was added, changed or removed."""
         self.forget()
         if self.filters is not None:
             if topic_filter in self.session.subscriptions:
@@ -114,22 +112,21 @@ class Interests:
         self.last_length = -1
 
     def rights_changed(self):
-        """Drop remembered results, because the client's rights have changed."""
         self.rights += 1
         self.forget()
 
     def new_connection(self):
-        """Drop all topic aliases and remembered results, because the connection has changed."""
+        """Drop topic aliases and remembered results, which belong to one connection."""
         self.aliases = None
         self.forget()
 
     def close(self):
-        """Drop the session, which has ended: from now on no topic matches."""
+        """Drop the session, which has ended; no topic matches any more."""
         self.forget()
         self.session = self.filters = None
 
     def find(self, at, start, length):
-        """The Interest in the topic with the routing key ``at[start:start + length]``; ``at``: a buffer."""
+        """Return the Interest in the topic with the routing key ``at[start:start + length]`` (a buffer)."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
         key = octets.part(at, start, length)
@@ -146,7 +143,7 @@ class Interests:
         return interest
 
     def name(self, key, alias):
-        """Set a topic's alias on the connection. ``key``: the topic's routing key, which find() got last."""
+        """Set a topic's alias on the connection. ``key``: routing key of the topic, as in the last find()."""
         if self.aliases is None:
             self.aliases = {}
         self.aliases[key] = alias
@@ -169,7 +166,7 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """The cached Interest, without a topic, for these filters; copied for each matching topic."""
+        """The cached Interest for these filters. It has no topic, and is copied for each matching topic."""
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}
@@ -189,7 +186,7 @@ class Interests:
         return interest
 
     def _matching(self, topic):
-        """A list of the session's filters that match a topic (octets); _NONE if it is no topic name."""
+        """Return the session's filters that match a topic (bytes); _NONE if the topic is malformed."""
         try:
             name = topic.decode()
         except UnicodeDecodeError:
@@ -209,9 +206,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """Return those ``filters`` whose messages the client may receive. The rights to each filter are
-        cached, because filters match many topics.
-        """
+        """Return the ``filters`` whose messages the client may receive. The answers are cached."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()
@@ -232,5 +227,5 @@ _NONE: tuple = ()
 
 
 def identifier_property(number):
-    """The octets of an MQTT 5 property with this subscription identifier."""
+    """Encode an MQTT 5 property with this subscription identifier."""
     return bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(number)

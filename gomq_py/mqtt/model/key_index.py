@@ -1,8 +1,8 @@
 """Key index: maps very many keys to numbers, in the order of the keys.
 
-A leaf of mqtt.model, used by keyed_store. A key costs its text and some 24 octets: the map is a list of
-sorted lists, each with an array of numbers. ``seek`` finds the first key at or after a given key, so that a
-walk can go on after keys were added and removed.
+A key costs its text and some 24 bytes: the map is a list of sorted lists, each with an array of numbers.
+``seek`` finds the first key at or after a given key, so that a walk can go on after keys were added and
+removed.
 """
 from array import array
 from bisect import bisect_left, bisect_right
@@ -16,12 +16,12 @@ _BEHIND_DOLLAR = "%"
 
 
 class KeyIndex:
-    """Maps ``count`` keys to unsigned numbers of 64 bits, in the order of the keys."""
+    """A sorted map from ``count`` text keys to unsigned 64-bit numbers."""
 
     __slots__ = ("count", "_firsts", "_keys", "_numbers")
 
     def __init__(self, pairs=()):
-        """``pairs``: {key: number} to begin with."""
+        """Fill the map from a dict ``pairs``, {key: number}."""
         keys = sorted(pairs)
         self.count = len(keys)
         self._firsts = keys[::PART]
@@ -29,7 +29,6 @@ class KeyIndex:
         self._numbers = [array("Q", [pairs[key] for key in part]) for part in self._keys]
 
     def get(self, key):
-        """The key's number, or None if it is missing."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None
@@ -73,12 +72,12 @@ class KeyIndex:
         return number
 
     def seek(self, key):
-        """Return (key, number) of the first key that is not less than ``key``; or None."""
+        """Return (key, number) of the first key that is not less than ``key``, or None."""
         part, at = self._first_from(key)
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
     def page(self, key):
-        """A list of the next (key, number), in order, from the first key not less than ``key``; or []."""
+        """Return some (key, number) pairs in order, from the first key not less than ``key`` on; or []."""
         part, at = self._first_from(key)
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
@@ -91,9 +90,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """Return (number of a sorted list, index in it) where the key is or would be inserted; number -1:
-        before all lists.
-        """
+        """(number of a sorted list, index in it) where the key is or belongs; number -1: at the front."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 
@@ -106,9 +103,7 @@ class KeyIndex:
 
 
 class TopicWalk:
-    """Finds the topics of a KeyIndex that a filter matches (MQTT 5 §4.7). Until ``is_over``, each ``step()``
-    returns (topic, number) of a match, in order, or None.
-    """
+    """Finds the topics of a KeyIndex that a filter matches, in order. Call step() until ``is_over``."""
 
     # Skips topics that cannot match: a filter without wildcards costs one lookup; ``+`` costs one lookup per
     # different level at its position. Topics that are added or removed during the walk may be found or
@@ -121,7 +116,7 @@ class TopicWalk:
         self._at = _literal_start(self._levels)  # the first text that may match, or None
 
     def step(self):
-        """Look at one topic. Returns (topic, number) if it matches, else None; ``is_over`` after the last."""
+        """Look at one topic. Returns (topic, number) if the topic matches, otherwise None."""
         found = None if self._at is None else self._index.seek(self._at)
         if found is None:
             self._at = None
@@ -140,7 +135,7 @@ class TopicWalk:
 
 
 def _literal_start(levels):
-    """The smallest topic that may match a filter with these levels."""
+    """Return the smallest topic that may match a filter with these levels."""
     literal = []
     for level in levels:
         if level in ("+", "#"):
@@ -150,7 +145,7 @@ def _literal_start(levels):
 
 
 def _behind(levels, topic):
-    """The next text after ``topic`` that may match the filter's levels, or None; "" if the topic matches."""
+    """Return the next text after ``topic`` that may match a filter, or None; "" if ``topic`` matches."""
     there = topic.split("/")
     plus = -1  # the last level with a wildcard
     for at, level in enumerate(levels):
@@ -176,5 +171,5 @@ def _behind(levels, topic):
 
 
 def successor(key):
-    """The least text greater than the key: the key and U+0000, which no key contains."""
+    """Return the least text greater than the key: the key and U+0000, which no key contains."""
     return key + "\0"

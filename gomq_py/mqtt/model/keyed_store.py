@@ -1,19 +1,19 @@
 """Keyed store: keeps the latest message of each key, on disk like a queue's messages.
 
-Used by retained messages (key: topic) and wills (key: client); uses a message store of the vhost. In that
-store all messages stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
+Used for retained messages (key: topic) and wills (key: client), on top of a message store of the vhost. In
+that store all messages stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of the two.
 - *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
-  key's older messages are deleted; once these deletions are safe, the tombstone is. If there is no room for a
-  tombstone, the message is deleted at once.
-- *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
+  key's older messages are deleted; once these deletions are safe, the tombstone is deleted. If there is no
+  room for a tombstone, the message is deleted at once.
+- *Reopened*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
   Messages whose publishers were not answered may be there or not. Of several messages of a key the last,
   which the disk may have refused, is rewritten before the others are deleted.
 - *Bounded*: a message that is never replaced keeps its segment on disk. Messages in sparse segments are
-  rewritten, in slices, until all segments take at most SPARSE times the octets of messages, plus some.
+  rewritten, in slices, until all segments take at most SPARSE times the bytes of messages, plus some.
 
-Never switches, never flushes.
+Never switches greenlets, never flushes.
 """
 from functools import partial
 
@@ -40,14 +40,14 @@ TRY_AGAIN_MS = 1000
 
 
 class KeyedStore(Destination):
-    """A Destination with one message per key.
+    """A Destination that keeps one message per key.
 
         name                  the vhost's message store, which the first message creates
         key_of(message)       returns the key (a text) of a stored message, None for a foreign message
         tombstone(key)        makes the Message that deletes the key's message
         index                 (KeyIndex) the location of each key's message
-        octets                of all bodies together
-        closed                True after a fault until the store is reopened, or for ever (``is_over``)
+        octets                bytes of all bodies together
+        closed                True after a fault until the store is reopened, and for ever after close()
         when_open(store)      returns an iterator of steps to run after a reopening
     """
 
@@ -78,7 +78,7 @@ class KeyedStore(Destination):
 
     def put(self, key, message):
         """Store a copy of the message as the key's latest. Returns 1 if stored, 0 if refused, LATER if the
-        message must wait for files.
+        message must wait for a new segment file.
         """
         return self._put(key, message, False)
 
@@ -96,9 +96,7 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message, as durably as put() stores. Returns False if there is none, or while
-        ``closed``.
-        """
+        """Delete the key's message, as durably as put() stores. Returns False if closed or there is none."""
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -136,7 +134,8 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Append a copy, marked as taken. Returns (location, expiry in Unix ms). Raises StoreError, Refused.
+        """Append a copy, not ready for consumers. Returns (location, expiry in Unix ms). Raises StoreError,
+        Refused.
         """
         store, shown = self._opened(), self._shown
         store.append(message)
@@ -150,7 +149,7 @@ class KeyedStore(Destination):
         return self._shown.get_body_length() if self._store.read(location, self._shown) else 0
 
     def _delete_at_once(self, key):
-        """Delete without a tombstone, if the disk has no room."""
+        """Delete the key's message without a tombstone, because the disk has no room."""
         # A power cut may revive an older message.
         location = self.index.pop(key)
         try:
@@ -165,7 +164,7 @@ class KeyedStore(Destination):
             self.fail(error)
 
     def on_kept(self, key, location, expires_at_ms):
-        """A hook for subclasses, called when a message was stored, or found at boot. Does nothing here."""
+        """Hook for subclasses, called when a message was stored, or found at boot. Does nothing here."""
 
     def _opened(self):
         if self._store is None:
@@ -206,7 +205,9 @@ class KeyedStore(Destination):
     # boot
 
     def recovered(self, store):
-        """Load the messages of an earlier run from ``store``. None: reopened later. For boot; blocks."""
+        """Load the messages of an earlier run. Blocks; called at boot. ``store``: None if the message store
+        could not be opened; it is then reopened later.
+        """
         if store is None:
             self.closed = self.failed = True
             self._reopening.begin()
@@ -223,7 +224,7 @@ class KeyedStore(Destination):
                 self.set_aside, store.folder)
 
     def load(self, store):
-        """A generator that loads the messages of a store, one before each yield. Raises StoreError."""
+        """A generator that loads the messages of a store, one per step. Raises StoreError."""
         self._begin(store)
         message, found, buried, earlier = Message(), {}, {}, {}
         self.set_aside = self.octets = 0
@@ -257,8 +258,7 @@ class KeyedStore(Destination):
         self.vhost.scheduler.touch(self)
 
     def reopen(self, store):
-        """A generator that loads a reopened store, message by message, and then accepts new messages again.
-        """
+        """A generator that loads a reopened store in small steps, and then accepts new messages again."""
         yield from self.load(store)
         if store.failure is not None:
             raise store.failure
@@ -271,7 +271,7 @@ class KeyedStore(Destination):
     # the scheduler's side
 
     def write_out(self):
-        """At the end of a batch, write messages and deletions into the files, where they outlive a kill."""
+        """Write changes to the files, where they survive a kill. Called at the end of a batch."""
         if not self.closed and self._store is not None:
             try:
                 self._store.write_out()
@@ -279,7 +279,7 @@ class KeyedStore(Destination):
                 self.fail(error)
 
     def turn(self):
-        """At the end of a batch, have outdated messages deleted once their successors are on disk."""
+        """Have outdated messages deleted once their successors are on disk. Called at the end of a batch."""
         if (self._outdated or self._tombstones or self._gone) and self._deleting is None and not self.closed:
             self._deleting = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
@@ -287,7 +287,7 @@ class KeyedStore(Destination):
         return 0
 
     def _delete_outdated(self, deleting, error):
-        """Delete outdated messages, whose successors are on disk now; after an ``error``, try again later."""
+        """Delete outdated messages, whose successors are on disk. After an ``error``, try again later."""
         if self._deleting is not deleting:  # the store was reopened meanwhile
             return
         (outdated, tombstones, gone), self._deleting = deleting, None
@@ -323,7 +323,7 @@ class KeyedStore(Destination):
     # space
 
     def sparse(self):
-        """The set of numbers of sparse segments to rewrite; empty while the store is small enough."""
+        """Return the set of numbers of sparse segments to rewrite; empty while the store is small enough."""
         layout = self._store.layout()
         taken = sum(capacity for _, capacity, _ in layout)
         held = sum(octets for _, _, octets in layout)
@@ -355,7 +355,7 @@ class KeyedStore(Destination):
     # ends
 
     def close(self):
-        """Stop for good. The message store below stays open until the vhost closes it."""
+        """Stop for good. The message store itself stays open until the vhost closes it."""
         self.is_over = True
         self.stop()
 
@@ -388,11 +388,10 @@ class KeyedStore(Destination):
     # reports of the store
 
     def store_fenced(self, store, error):
-        """Close and begin to reopen, because the disk reported an error (storage.flush.group_commit)."""
+        """Close and begin to reopen. The store calls this when the disk reported an error."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log that messages whose checksums failed were set aside; all other messages stay."""
         LOG.error(
             "%s: %d damaged records in %s, bytes %d to %d, set aside", self.name, count, path, start, end)
 
@@ -433,7 +432,7 @@ class Reopening(RetryJob):
 
 
 class Rewriting(Job):
-    """Rewrites the messages of sparse segments, in slices."""
+    """Rewrites the messages of sparse (mostly unused) segments, in slices."""
 
     name = "writing kept MQTT messages anew"
 

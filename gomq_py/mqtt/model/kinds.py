@@ -28,14 +28,14 @@ _LEFT_OUT = frozenset(
 
 
 def all_kinds(source=TOPIC_EXCHANGE):
-    """A broker's Kinds with MQTT's kinds added; ``source``: name of the exchange that clients publish to."""
+    """Return a new Kinds with MQTT's kinds. ``source`` names the exchange that clients publish to."""
     kinds = Kinds()
     register(kinds, source)
     return kinds
 
 
 def register(kinds, source=TOPIC_EXCHANGE):
-    """Add MQTT's kinds to a broker.topology.kinds.Kinds; ``source``: exchange that clients publish to."""
+    """Add MQTT's kinds to a broker's Kinds. ``source`` names the exchange that clients publish to."""
     kinds.add_queue_kind(
         QueueKind(name=TYPE, make=_make_queue, is_state=True, left_out=_LEFT_OUT))
     kinds.add_exchange_type(MQTTExchange)

@@ -58,8 +58,8 @@ class Moving(Job):
 
 
 class Replacing(RetryJob):
-    """Replaces a QoS2Records whose store has failed by a QoS2Records with a new store, and writes all
-    identifiers in flight to that store, some sessions per slice.
+    """Replaces a QoS2Records whose store has failed by a QoS2Records with a new store. Writes all identifiers
+    in flight to the new store, some sessions per slice.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -120,5 +120,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Return False: a failed flush of a store's files is no failure of the definitions."""
+    """Return False, because a failed flush of a store's files does not concern the definitions."""
     return False

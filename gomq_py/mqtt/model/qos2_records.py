@@ -1,23 +1,23 @@
 """QoS2Records: keeps the QoS 2 packet identifiers of a vhost's durable sessions on disk, in a store of their
 own.
 
-The sessions and the MQTT server write records here. A record outlives a kill once the function that writes it
-has returned, and a deletion from the end of the batch on. Records are flushed soon; deletions by PUBREL
-before PUBCOMP leaves. A rewritten record's old copy is deleted once the new copy is on disk.
+A record outlives a kill once the function that writes it has returned; a deletion outlives a kill from the
+end of the batch on. Records are flushed soon; deletions by PUBREL before PUBCOMP leaves. A rewritten record's
+old copy is deleted once the new copy is on disk. Kinds of records:
 
-    sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
-                with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and PUBREL wait
-                for acknowledgers (followers), because a new leader must have the record
-    received    just before a QoS 2 message is published to its destinations, until its PUBREL: after a kill
-                the client's repeated PUBLISH is known and not stored twice
-    partly      when some destinations have the message and the next waits for files, until all have it: after
-                a kill the client sends the message again, and it goes to the destinations that lack it
+    sent        written before a PUBLISH of QoS 2 leaves, deleted at its PUBCOMP. After a restart the message
+                is sent again with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and
+                PUBREL wait for followers, because a new leader must have the record
+    received    written just before a QoS 2 message is published to its destinations, deleted at its PUBREL.
+                After a kill the client's repeated PUBLISH is known and not stored twice
+    partly      some destinations have the message, the next waits for files. After a kill the client sends
+                the message again, for the destinations that lack it
     sure        written before PUBREC is sent: the messages of all "received" records up to a location are on
                 disk
-    doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
-                identifier before it is used. The same holds if there is no ``trust`` record
-    trust       all sent messages are recorded. A power loss, or a full disk that refuses a sent record,
-                deletes it. Doubt and trust are a store's first records
+    doubt       clients may hold identifiers that are free here. From the next boot on, PUBREL is sent for an
+                identifier before it is used. A missing "trust" record means the same
+    trust       all sent messages are recorded. Deleted by a power loss, or when a full disk refuses a sent
+                record. Doubt and trust are a store's first records
 
 A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). A boot
 checks these positions:
@@ -58,12 +58,10 @@ NO_ROUTING = b"\0\0"
 
 
 class QoS2Records(_scheduler.TurnTaker):
-    """Records the QoS 2 identifiers of one vhost, in a store made for the first record. Records that cannot
-    be stored are skipped and logged.
-
-    If the store has ``failed``, another QoS2Records with a new store replaces it (moving.Replacing). Both are
-    ``is_stuck`` until the definitions on disk name the new store: a kill before that would restore
-    identifiers that clients have released.
+    """Keeps the QoS 2 packet identifiers of one vhost on disk, in a store made for the first record. Records
+    that cannot be stored are skipped and logged. If the store has ``failed``, another QoS2Records with a new
+    store replaces this one (moving.Replacing). Both are ``is_stuck`` until the definitions on disk name the
+    new store: a kill before that would restore identifiers that clients have released.
     """
 
     __slots__ = (
@@ -99,13 +97,13 @@ class QoS2Records(_scheduler.TurnTaker):
         return True
 
     def key_of(self, queue):
-        """The number that names the session of a durable queue in records."""
+        """Return the number that stands in records for the session of a durable queue."""
         return int.from_bytes(self.vhost.incarnation_of(queue)[:8], "little")
 
     # outgoing
 
     def sent(self, key, identifier, location, stored_ms):
-        """Record a QoS 2 message before its PUBLISH leaves. Returns the record's location, 0 on failure."""
+        """Record a QoS 2 message before its PUBLISH leaves. Returns the record's location; 0 on failure."""
         if not self.doubt_at:
             self.trust(self.trust_at, 0, self.doubts)
         kept_at = self._keep(SENT, 0, identifier, key, location, stored_ms)
@@ -114,8 +112,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Use the trust and doubt records at these locations; write a record whose location is 0.
-        ``is_doubtful``: not all sent messages are recorded, so there must be no trust record.
+        """Use the trust and doubt records at these locations; write each record whose location is 0.
+        ``is_doubtful``: some sent messages are not recorded, so there must be no trust record.
         """
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
@@ -125,7 +123,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.doubt()
 
     def doubt(self):
-        """Delete the trust record, so that later boots know that not all sent messages are recorded."""
+        """Delete the trust record, so that later boots know that some sent messages are not recorded."""
         self.doubts = True
         if self.trust_at:
             self.done(self.trust_at)
@@ -133,7 +131,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.write_out()  # before the PUBLISH leaves
 
     def is_kept_elsewhere(self):
-        """Whether the broker has followers (acknowledgers), which may lack the last records."""
+        """Return whether the broker has followers, which may lack the last records."""
         return self.vhost.durability.has_acknowledgers
 
     def when_safe(self, callback):
@@ -145,7 +143,8 @@ class QoS2Records(_scheduler.TurnTaker):
 
     def begun(self, key, identifier, destinations, message, had):
         """Record a received message before ``destinations`` (a tuple) get it. ``had``: encoded log positions
-        in destinations that have it already. Returns the record's location for received(), 0 on failure.
+        in destinations that have the message already. Returns the record's location for received(), or 0 on
+        failure.
         """
         if not self._opened():
             return 0
@@ -155,7 +154,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
-        """Note that all ``destinations`` stored the begun() message. Returns the record's new location."""
+        """Note that all ``destinations`` stored the message of begun(). Returns the record's new location."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -167,12 +166,14 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def places(self, destinations, message):
-        """Encoded log positions that a message will get in ``destinations`` (a tuple); b"" over PLACES."""
+        """Return the encoded log positions that a message will get in ``destinations`` (a tuple). Returns b""
+        if there are more than PLACES destinations.
+        """
         self._note_places(destinations, message, b"")
         return self.places_of(())
 
     def places_of(self, left):
-        """Encoded log positions of the begun() message, without the last destinations, ``left``."""
+        """Return the encoded log positions that begun() recorded, without the last destinations, ``left``."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -180,17 +181,15 @@ class QoS2Records(_scheduler.TurnTaker):
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
     def noted(self, kept_at):
-        """Return (encoded log positions, arrival in Unix ms) from the record at ``kept_at``; (b"", 0) if
-        unknown.
-        """
+        """Return (encoded log positions, arrival in Unix ms) of the record at ``kept_at``, or (b"", 0)."""
         shown = self.shown
         if self.failed or not self.store.read(kept_at, shown):
             return b"", 0
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
     def partly(self, key, identifier, had, places):
-        """Record that the destinations ``had`` have the message; others wait for files. ``places``: its
-        encoded log positions. Returns the record's location, 0 on failure.
+        """Record that the destinations ``had`` have the message, while other destinations wait for files.
+        ``places``: encoded log positions of the message. Returns the record's location, or 0 on failure.
         """
         if not self._opened():
             return 0
@@ -200,13 +199,13 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep_partly(BEGUN if is_named else MAY_BE_LOST, identifier, key, places)
 
     def whole(self, key, identifier):
-        """Record that all destinations have a message of an earlier run. Returns the record's location, or 0.
-        """
+        """Record that all destinations have an earlier run's message. Returns the record's location, or 0."""
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
-        """Record a known identifier, at boot or for a new store. ``places``: encoded log positions of its
-        message if some destinations lack it, else b"". Returns the record's location, 0 on failure.
+        """Record an identifier that is already known, at boot or for a new store. ``places``: encoded log
+        positions of its message if some destinations lack it, else b"". Returns the record's location, or 0
+        on failure.
         """
         if not self._opened():
             return 0
@@ -219,7 +218,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def await_flush(self):
-        """Have the next answers to publishers wait until all records and deletions are flushed."""
+        """Make the next answers to publishers wait until all records and deletions are flushed."""
         if self.store is not None and not self.failed:
             try:
                 self.store.mark()
@@ -227,9 +226,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Write a SURE record, before PUBREC is sent: the messages of all RECEIVED records up to location
-        ``mark`` are on disk.
-        """
+        """Record, before PUBREC, that the messages of all RECEIVED records up to ``mark`` are on disk."""
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)
@@ -239,8 +236,8 @@ class QoS2Records(_scheduler.TurnTaker):
                 self._delete(before)  # the next flush covers this, too: another flush would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """At boot, use an earlier run's SURE record at ``kept_at``, which covers RECEIVED records up to
-        ``mark``. The next SURE record replaces it.
+        """Use an earlier run's SURE record, at ``kept_at``, until the next SURE record replaces it. Called at
+        boot. ``mark``: location of the last RECEIVED record that it covers.
         """
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
@@ -248,7 +245,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record at once or, if its session ``has_ended``, when that end is on disk (moved())."""
+        """Delete a record. If its session ``has_ended``, moved() deletes the record, after the next flush."""
         if self.store is None or self.failed:
             return
         if has_ended:
@@ -262,7 +259,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.scheduler.touch(self)
 
     def again(self, kept_at):
-        """Append a copy of a record, to free its old segment. Returns the location of the valid record."""
+        """Append a copy of a record, to free its old segment. Returns the location to use from now on."""
         if self.store is None or self.failed or not self.store.read(kept_at, self.shown):
             return kept_at
         shown, place = self.shown, self.shown.properties_at
@@ -286,7 +283,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return now
 
     def moved(self):
-        """After the next flush, delete records that again() has copied, and records of ended sessions."""
+        """Delete records that again() has copied, and records of ended sessions, after the next flush."""
         if self.old_copies and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
             old_copies, self.old_copies = self.old_copies, []
             self.await_flush()
@@ -295,7 +292,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # the scheduler's side
 
     def write_out(self):
-        """At the end of a batch, write deletions into the mapped files, where they outlive a kill."""
+        """Write deletions into the mapped files, where they survive a kill. Called at the end of a batch."""
         if self.store is not None and not self.failed:
             try:
                 self.store.write_out()
@@ -305,8 +302,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # boot and faults
 
     def recovered(self, store, sessions):
-        """Restore the identifiers of the durable ``sessions``, for boot. ``store``: None if it cannot be
-        opened; a new store replaces it. Blocks.
+        """Restore the identifiers of the durable ``sessions``. Blocks; called at boot. ``store``: None if it
+        cannot be opened; a new store then replaces it.
         """
         if store is None:
             self.doubts = True
@@ -322,7 +319,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.write_out()
 
     def fail(self, error):
-        """Write no more records; a QoS2Records with a new store must replace this object."""
+        """Stop writing records. Another QoS2Records with a new store must replace this object."""
         if not self.failed:
             self.failed = self.is_stuck = True
             LOG.error(
@@ -335,22 +332,20 @@ class QoS2Records(_scheduler.TurnTaker):
         self.waiting.append(callback)
 
     def replaced(self):
-        """End ``is_stuck``, because the definitions on disk name the new store."""
+        """Clear ``is_stuck``, because the definitions on disk name the new store."""
         self.is_stuck = False
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback()
 
     def close(self):
-        """Keep no more records, because the broker stops."""
         self.failed = True
 
     def store_fenced(self, store, error):
-        """Fail, because the disk reported an error for the store (storage.flush.group_commit)."""
+        """Stop writing records. The store calls this when the disk reported an error."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log that records whose checksums failed were set aside; all other records count."""
         LOG.error(
             "%s: %d damaged records in %s, bytes %d to %d, set aside", self.name, count, path, start, end)
 
@@ -380,7 +375,9 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Append a record, from state BEGUN on with the noted log positions. Returns its location, or 0."""
+        """Append a record. Returns its location, or 0 on failure. In state BEGUN and later states the record
+        has the log positions of _note_places().
+        """
         if not self._opened():
             return 0
         at = self.at
@@ -441,7 +438,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
     def _delete_old_copies(self, moved, error):
-        """Delete replaced records, whose copies are on disk. After an ``error`` the next moved() does so."""
+        """Delete replaced records, whose copies are on disk. After an ``error``, the next moved() does."""
         if error is not None:
             self.old_copies += moved
             return
@@ -456,7 +453,7 @@ class QoS2Records(_scheduler.TurnTaker):
             before = self.outdated.pop(before, 0)
 
     def _opened(self):
-        """Make the store if it does not exist. Returns whether it can be used."""
+        """Make the store if it does not exist. Returns whether the store can be used."""
         if self.store is None and not self.failed:
             try:
                 self._begin(self.vhost.stores.make(QOS2_STORE))
@@ -473,7 +470,6 @@ class QoS2Records(_scheduler.TurnTaker):
 
 
 def _would_outlive_kill(destinations):
-    """Whether messages appended now would outlive a kill in all destinations."""
     for destination in destinations:
         if not destination.outlives_kill():
             return False

@@ -1,14 +1,14 @@
-"""QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. For boot;
-blocks.
+"""QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. Blocks;
+called at boot.
 
 Each received identifier is restored as complete or as partly stored, or dropped; qos2_records has the rules.
 Restored identifiers are recorded again, so that later boots need not check them. After a power loss sent
-identifiers may be missing: that is recorded, too, and the sessions of that time stay doubtful in all later
-runs.
+identifiers may be missing: the store records this loss, and the sessions of that time stay doubtful in all
+later runs.
 
 Each record has no routing; its properties are:
 
-    offset  octets
+    offset  bytes
     0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST
     1       1       state of RECEIVED or PARTLY: IS_SURE, BEGUN, or MAY_BE_LOST: a kill may lose the message
     2       2       packet identifier
@@ -40,7 +40,7 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A decoded record: its location, and its fields. ``place``: the location that is a field."""
+    """A decoded record at ``location``. ``place``: the location that is one of the record's fields."""
 
     location: int
     kind: int
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class QoS2Recovery:
-    """Reads an earlier run's records from the store of a QoS2Records that has written no record yet."""
+    """Reads an earlier run's records from the store of a QoS2Records, before new records are written."""
 
     def __init__(self, records):
         self._records = records
@@ -63,7 +63,7 @@ class QoS2Recovery:
         self._stores = stores_of(records.vhost)
 
     def hand_out(self, by_key):
-        """Restore the identifiers of the durable sessions ``by_key``, {key: session}. Raises StoreError."""
+        """Restore the identifiers of durable sessions. ``by_key``: {key: session}. Raises StoreError."""
         sent, received, counting = {}, {}, []
         entries = self._entries()
         trust_at, doubt_at = (
@@ -99,7 +99,7 @@ class QoS2Recovery:
         self._forget()
 
     def _entries(self):
-        """Read all records. Returns {(key, kind, identifier): the last such Entry}."""
+        """Read all records. Returns {(key, kind, identifier): Entry of the last such record}."""
         entries, message = {}, Message()
         while self._store.ready_count and self._store.peek(message):
             self._store.shift()
@@ -123,9 +123,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """Return (whether all destinations have an Entry's message, encoded log positions where it is
-        stored).
-        """
+        """Return (whether all destinations have an Entry's message, encoded log positions of its copies)."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
@@ -153,7 +151,7 @@ class QoS2Recovery:
         return entry.state == IS_SURE or entry.location <= self._sure_mark
 
     def _is_known(self, entry):
-        """Whether all destinations certainly have the entry's message: their stores need not be read."""
+        """Return whether all destinations certainly have the entry's message. Reads no stores."""
         return (
             self._is_sure(entry) or self._last_end == STOPPED
             or self._last_end == KILLED and entry.state != MAY_BE_LOST and entry is not self._last
@@ -161,13 +159,13 @@ class QoS2Recovery:
 
 
 def stores_of(vhost):
-    """Return {key: store} of the durable stores that messages may lie in."""
+    """Return {key: store} of the vhost's durable stores."""
     return {store.key: store for store in vhost.durable_stores()}
 
 
 def held_in(stores, noted, came_ms=0):
-    """The part of ``noted`` (encoded log positions) where the message is stored, or was stored until its ack.
-    ``came_ms``: its arrival, Unix ms. Blocks.
+    """Return the encoded log positions in ``noted`` where the message is stored, or was stored until its ack.
+    Blocks. ``came_ms``: arrival of the message, Unix ms.
     """
     # Not if the message is new and still in memory.
     return those_in(noted, {
@@ -175,18 +173,18 @@ def held_in(stores, noted, came_ms=0):
 
 
 def keys_in(noted):
-    """The set of keys of the stores that the encoded log positions ``noted`` name."""
+    """Return the set of keys of the stores that are named in the encoded log positions ``noted``."""
     return {key for key, _ in places_in(noted)}
 
 
 def those_in(noted, keys):
-    """The encoded log positions in ``noted`` that lie in stores with these keys (bytes)."""
+    """Return the part of ``noted`` (encoded log positions) that lies in stores with these keys."""
     return b"".join([
         noted[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
         for at, (key, _) in enumerate(places_in(noted)) if key in keys])
 
 
 def places_in(noted):
-    """The encoded log positions ``noted``, decoded: a list of (key of a store, position in its log)."""
+    """Decode the log positions ``noted``. Returns a list of (key of a store, position in its log)."""
     numbers = memoryview(noted).cast("Q").tolist() if len(noted) % PLACE_OCTETS == 0 else []
     return list(zip(numbers[::2], numbers[1::2]))

@@ -1,6 +1,7 @@
 """Received: knows which QoS 2 packet identifiers a session's client has used and not released.
 
-mqtt.server.flows.Inbound calls this; qos2_records keeps the identifiers of durable sessions. Never switches.
+mqtt.server.flows.Inbound calls this; qos2_records keeps the identifiers of durable sessions. Never switches
+greenlets.
 """
 from functools import partial
 
@@ -20,7 +21,7 @@ NOT_KEPT = 1
 
 
 class Received:
-    """Knows the packet identifiers of one session's QoS 2 messages that wait for PUBREL.
+    """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
         count         how many identifiers
         records       the QoS2Records that keeps them under ``key``, or None
@@ -35,7 +36,7 @@ class Received:
     Identifiers lie in pages of 32, because clients number in sequence: most accesses hit the current page. An
     empty page is dropped when another page is accessed. A page has:
 
-        offset  octets
+        offset  bytes
         0       8       per identifier: location of its record, NOT_KEPT, or 0: unknown
         256     2       count of known identifiers
     """
@@ -66,8 +67,8 @@ class Received:
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """Record that ``destinations`` (a tuple) will now get the message of an unknown, partly stored or
-        postponed identifier. The caller then calls add(), not_stored() or postpone().
+        """Record that ``destinations`` (a tuple) will now get the message of an identifier. The identifier is
+        unknown, partly stored or postponed. The caller then calls add(), not_stored() or postpone().
         """
         if self.records is None or self.closed:
             return
@@ -78,8 +79,9 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Note that ``left``, the last of ``destinations``, wait for files. ``taken``: all earlier
-        destinations stored the message. Returns the function that BlockedPublish calls before each retry.
+        """Note that ``left``, the last of ``destinations``, must wait for new files to store the message.
+        ``taken``: all earlier destinations stored the message. Returns the function that BlockedPublish calls
+        before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -119,15 +121,15 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def _had(self, identifier):
-        """Encoded log positions of an identifier's message that is partly stored or being stored, or b""."""
+        """The encoded log positions of a message that is partly stored or being stored; otherwise b""."""
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
-        """Whether the client must repeat the identifier's message, because some destinations lack it."""
+        """Whether some destinations lack the identifier's message, so that the client must repeat it."""
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
-        """The ``destinations`` that lack an identifier's message: all, unless is_partly()."""
+        """Return the ``destinations`` that lack an identifier's message: all of them, unless is_partly()."""
         if not self.is_partly(identifier):
             return destinations
         keys = keys_in(self.partly[identifier])
@@ -140,14 +142,14 @@ class Received:
             self.records.write_out()
 
     def _dismiss(self):
-        """Delete the record that begin() wrote: not all destinations stored the message."""
+        """Delete the record that begin() wrote, because not all destinations stored the message."""
         if self.begun_at:
             begun_at, self.begun_at = self.begun_at, 0
             self.records.done(begun_at)
             self.records.write_out()
 
     def is_storing(self, identifier):
-        """Whether the message of an identifier waits for files."""
+        """Return whether an identifier's message waits for files."""
         return identifier in self.storing
 
     def when_stored(self, identifier, callback):
@@ -155,7 +157,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Note that the begin() message is stored; ``queues``: durable queues that have it, or None."""
+        """Note that the message of begin() is stored. ``queues``: durable queues that have it, or None."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -185,8 +187,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Note that some ``destinations`` refused a message. The client gets no answer, and the client's
-        repeat goes only to destinations that did not store it.
+        """Note that some ``destinations`` refused a message. The client gets no answer, and its repeat goes
+        only to destinations that did not store the message.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -199,7 +201,7 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """Encoded log positions of the begin() message in the ``destinations`` that have stored it."""
+        """Encoded log positions of the message of begin() in the ``destinations`` that have stored it."""
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
@@ -246,8 +248,8 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """The queues, as a list of tuples, that must flush a known identifier's message before PUBREC. If one
-        of the queues has failed, the message may be lost.
+        """Return the queues that must flush an identifier's message before PUBREC, as a list of tuples. If
+        one of these queues has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
@@ -256,9 +258,7 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that the messages of the first ``added`` identifiers are on disk. ``mark``: location of their
-        last record, or 0.
-        """
+        """Note that the messages of the first ``added`` identifiers, recorded up to ``mark``, are on disk."""
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]
@@ -275,16 +275,14 @@ class Received:
         self.earlier.add(identifier)
 
     def restore_partly(self, identifier, kept_at, places):
-        """Restore an identifier whose message some destinations lack; ``places``: encoded log positions."""
+        """Restore an identifier whose message some destinations lack. ``places``: encoded log positions."""
         self._put(identifier, kept_at)
         if self.partly is None:
             self.partly = {}
         self.partly[identifier] = places
 
     def move(self, oldest):
-        """Append copies of the records that lie in segments before number ``oldest``, so that these segments
-        can be deleted.
-        """
+        """Copy the records in segments before number ``oldest`` to the log's end, to free these segments."""
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
             if kept_at != NOT_KEPT and record.number_of(kept_at) < oldest:
@@ -310,7 +308,7 @@ class Received:
         self.kept_since = self.added
 
     def close(self):
-        """Delete the records of an ended session; calls of add() do nothing from now on."""
+        """Delete the records of an ended session. Later calls of add() do nothing."""
         self._dismiss()
         self.closed = True
         self.storing = {}
@@ -332,7 +330,7 @@ class Received:
         return found
 
     def _value(self, identifier):
-        """The location of an identifier's record; NOT_KEPT: no record; 0: unknown. Makes the page current."""
+        """The location of an identifier's record; NOT_KEPT: no record; 0: unknown. Makes its page current."""
         if identifier >> PAGE_BITS != self.number:
             page = self.pages.get(identifier >> PAGE_BITS)
             if page is None:
@@ -375,6 +373,6 @@ def _sound(destinations):
 
 
 def _failed(destinations):
-    """The keys of the failed stores of these destinations."""
+    """Return the keys of the failed stores of these destinations."""
     stores = {store.key for destination in destinations for store in destination.stores()}
     return stores - _sound(destinations).keys()

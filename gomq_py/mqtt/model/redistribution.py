@@ -2,7 +2,7 @@
 subscriptions (MQTT 5 §4.8.2).
 
 broker.transfer.redistribution moves the messages. Messages of QoS 1 and 2 that came by a shared subscription
-are published to it again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
+are published to it again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches greenlets.
 """
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
@@ -28,9 +28,8 @@ def of(session):
 
 
 class Redistribution:
-    """Redistributes an ended session's messages. Called with each message of its queue, returns the
-    SharedSubscription to publish the message to, or None. ``filters``: of the session; ``begun``: result of
-    Sent.begun().
+    """A callable that finds a SharedSubscription to publish an ended session's message to, or None.
+    ``filters``: the session's topic filters; ``begun``: result of Sent.begun().
     """
 
     def __init__(self, exchange, filters, begun):
@@ -52,8 +51,8 @@ class Redistribution:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """Return the shared filter that brought this copy of a message with routing key ``key``, or None if
-        an unshared filter did.
+        """Return the shared filter that brought this copy of a message; None if an unshared filter did.
+        ``key``: the message's routing key.
         """
         # Each matching shared filter brought one copy of every message to the queue, and all matching
         # unshared filters together brought one; successive calls for a key return these in turn.
@@ -79,7 +78,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Whether a client acknowledges a message with this describe(): False for a replayed retained message."""
+    """Whether a client acknowledges the message with this describe(). Not if it is replayed."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

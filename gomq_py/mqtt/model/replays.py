@@ -1,8 +1,8 @@
 """Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-Retained starts a replay. The session's queue, or its sink for QoS 0, gets copies with the QoS, RETAIN and
-identifier of the subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages
-in the queue. Never switches.
+The session's queue, or its destination for QoS 0, gets copies with the QoS, RETAIN and identifier of the
+subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
+Never switches greenlets.
 """
 from collections import OrderedDict
 
@@ -23,7 +23,7 @@ SOON_MS, LATER_MS = 10, 250
 
 
 class Replay(Job):
-    """Sends retained messages to one session; call add() for each subscription."""
+    """Sends retained messages to one session. Call add() for each subscription."""
 
     name = "replaying retained MQTT messages"
 
@@ -39,7 +39,7 @@ class Replay(Job):
         self._message = Message()
 
     def add(self, subscription, last):
-        """Also send the retained messages of this subscription, from the beginning. ``last``: arrival number
+        """Send the retained messages of one more subscription, from the beginning. ``last``: arrival number
         (Retained.came_at()) of the last message stored before the client subscribed.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
@@ -89,9 +89,7 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages, until ``clock`` is over. Returns True if no matching message is
-        left.
-        """
+        """Replay up to ``room`` messages within the time slice ``clock``. Returns True if none is left."""
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
@@ -116,7 +114,7 @@ class Replay(Job):
         return walk.is_over
 
     def _publish(self, message, about, subscription, destination):
-        """Send a copy to the destination. Returns 1; 0 if No Local excludes the message [MQTT-3.8.3-3]."""
+        """Send a copy to the destination. Returns 1, or 0 if No Local excludes the message [MQTT-3.8.3-3]."""
         properties, publisher = crossing.without_publisher(message.get_raw(), about["flags"])
         if subscription.no_local and publisher == self._session.client_id:
             return 0
@@ -124,7 +122,7 @@ class Replay(Job):
         return 1
 
     def _destination(self, subscription):
-        """The queue or sink for this subscription, or None if it has ended."""
+        """The queue or other destination for this subscription, or None if the subscription has ended."""
         session = self._session
         if session.subscriptions.get(subscription.topic_filter) != subscription:
             return None
@@ -138,7 +136,7 @@ class Replay(Job):
         return max(0, WINDOW - destination.ready_count) if room is None else room()
 
     def go_on(self):
-        """Resume, because the client has connected or a message that waited for files is stored."""
+        """Resume after the client has connected, or after a message that waited for files is stored."""
         if self._timer is None and self._subscriptions:
             self._retained.vhost.scheduler.start(self)
 
@@ -156,7 +154,7 @@ class Replay(Job):
 
 
 def copy_for(message, about, properties, subscription):
-    """A retained message's copy with a subscription's QoS and identifier; ``about``: message.describe()."""
+    """Copy a retained message with a subscription's QoS and identifier. ``about``: message.describe()."""
     qos = min(crossing.qos_of(about["flags"]), subscription.qos)
     if subscription.identifier:
         properties += identifier_property(subscription.identifier)

@@ -1,9 +1,9 @@
 """Retained: keeps the latest retained message of each topic of a vhost, and replays it to new subscriptions
 (MQTT 5 §3.3.1.3).
 
-Retained is a Destination for publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP). The messages
-are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the publisher is answered.
-An empty payload deletes the topic's message; expired messages are deleted. Never switches.
+Retained is a Destination for publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP). The messages are
+stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the publisher is answered. An
+empty payload deletes the topic's message; expired messages are deleted. Never switches greenlets.
 """
 from collections import OrderedDict
 
@@ -31,8 +31,8 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Keeps at most ``max_messages``, of ``max_octets`` in all. If full, accepts a message only in place of a
-    larger message of the topic.
+    """The retained messages of one vhost: at most ``max_messages``, with at most ``max_octets`` bytes of
+    payload. When full, accepts a message only in place of a larger message of the topic.
     """
 
     takes_publishes_only = True
@@ -53,8 +53,8 @@ class Retained(KeyedStore):
     # messages come
 
     def publish(self, message):
-        """Retain a message for the topic in its routing key. Returns 1 if retained, 0 if refused, LATER if it
-        must wait for files.
+        """Retain a message for the topic in its routing key. Returns 1 if retained, 0 if refused, LATER if
+        the message must wait for a new segment file.
         """
         topic = _topic_of(message)
         if topic is None:
@@ -62,8 +62,8 @@ class Retained(KeyedStore):
         return self.store(topic, message)
 
     def store(self, topic, message):
-        """Retain a message for a topic; an empty message deletes the retained message. Returns 1 if done, 0
-        if refused, LATER if it must wait for files.
+        """Retain a message for a topic. An empty message deletes the retained message. Returns 1 if done, 0
+        if refused, LATER if the message must wait for a new segment file.
         """
         self.unable = False
         if not message.get_body_length() and not self.closed:
@@ -117,11 +117,11 @@ class Retained(KeyedStore):
             self._moved[now] = came_at
 
     def mark(self):
-        """A value for replay() that separates messages retained until now from later messages."""
+        """Return a value for replay() that separates messages retained until now from later messages."""
         return self._last, self._moves
 
     def came_at(self, location):
-        """Arrival number of the message at ``location``: orders messages, and survives a rewrite."""
+        """The arrival number of the message at ``location``, which orders messages and survives a rewrite."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
@@ -135,9 +135,9 @@ class Retained(KeyedStore):
         return self.show(location, message) and not self._is_expired(message, now_ms)
 
     def topics(self, now_ms, after="", may_see=None):
-        """A generator of (topic, size of its payload in bytes) for topics after ``after`` ("": all), in
-        order. The size is None if the message has expired or ``may_see(topic)`` is false. The caller may
-        switch at a yield.
+        """A generator of (topic, payload size in bytes), in order, for topics after ``after`` ("": all). The
+        size is None if the message has expired or ``may_see(topic)`` is false. The caller may switch
+        greenlets at a yield.
         """
         message = Message()
         place = successor(after) if after else ""
@@ -155,9 +155,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """Send a Session the retained messages that match its new subscription, if the subscription's retain
-        handling says so; in slices, in the order of topics. ``is_new``: the session had no subscription to
-        the filter; ``mark``: value of mark() when the client subscribed, None: now.
+        """Begin to send a Session the retained messages that match its new subscription, in slices, sorted by
+        topic. Does nothing if the subscription's retain handling forbids it. ``is_new``: the session had no
+        subscription to the filter. ``mark``: value of mark() when the client subscribed; None: now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -200,7 +200,7 @@ class Retained(KeyedStore):
         self.vhost.scheduler.start(self._expiring)
 
     def expire_some(self, clock):
-        """Delete expired messages until the slice's clock is over. Returns whether more may have expired."""
+        """Delete expired messages for the time slice ``clock``. Returns whether more may have expired."""
         message = Message()
         now_ms = self.vhost.timers.now_ms()
         while not self.closed:
@@ -231,9 +231,7 @@ class Retained(KeyedStore):
 
 
 class Waits:
-    """Tracks the retained messages that wait for files, by arrival number, and the replays that wait for
-    these messages.
-    """
+    """Retained messages that wait for files, by arrival number, and the replays that wait for them."""
 
     # A client that subscribes while a message waits gets this message from its replay only.
     def __init__(self):
@@ -241,14 +239,14 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def makes_wait(self, replay, last):
-        """Whether a message with an arrival number up to ``last`` waits; if so, end() resumes the replay."""
+        """Whether a message with an arrival number up to ``last`` waits. If so, end() resumes the replay."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
         return is_held
 
     def end(self, place):
-        """Note that the message with this arrival number waits no longer, and resume its replays."""
+        """Note that the message with this arrival number is stored or refused, and resume waiting replays."""
         del self.places[place]
         while self._replays:
             replay, last = next(iter(self._replays.items()))
@@ -262,7 +260,7 @@ class Waits:
 
 
 class Waiting:
-    """Wraps ``message.lacking``, by which a message waits for files, and informs Waits of the end."""
+    """Replaces ``message.lacking`` of a message that waits for files, and tells Waits when the wait ends."""
 
     def __init__(self, waits, place):
         self._waits = waits
@@ -317,7 +315,7 @@ def _tombstone(topic):
 
 
 def _as_kept(message):
-    """A copy of the message as an MQTT record, persistent whatever its QoS."""
+    """Copy a message as an MQTT record that is persistent, whatever its QoS."""
     fields = message.describe()
     kind, flags, properties = fields["kind"], fields["flags"], message.get_raw()
     if kind != crossing.KIND:

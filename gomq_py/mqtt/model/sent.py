@@ -1,19 +1,19 @@
 """Sent: records which messages of a session were sent with a packet identifier and not acknowledged.
 
 mqtt.server.delivery calls it; it uses the session's queue and qos2_records. A Sent outlives the connection:
-unacknowledged messages are sent again with their identifiers. Each identifier has a row of 24 octets:
+unacknowledged messages are sent again with their identifiers. Each identifier has a row of 24 bytes:
 
-    offset  octets
+    offset  bytes
     0       8       location in the queue's store
     8       8       location of its record in mqtt.model.qos2_records (QoS 2 of a durable session), else 0
-    16      4       if FREE, the next free identifier, or 0; otherwise the low octets of the message's storing
+    16      4       if FREE, the next free identifier, or 0; otherwise the low bytes of the message's storing
                     time (Unix milliseconds)
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
     21      1       1: the message is taken from the queue, and has yet to go back there
     22      1       1: sent by an earlier run, so that another message may have this location by now
     23      1       1: the client may hold an unknown message with this identifier (``doubts``)
 
-Identifiers are given in the order in which they became free. Never switches.
+Identifiers are given in the order in which they became free. Never switches greenlets.
 """
 from array import array
 from bisect import bisect_left
@@ -45,14 +45,14 @@ NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
 class Sent:
-    """A table of the messages in flight from the session's ``queue``.
+    """A table of the messages from the session's ``queue`` that were sent and not acknowledged.
 
         window        most messages in flight
         count         messages in flight over this connection
         used          number of identifiers in use
         to_release    identifiers of deleted messages, which need a PUBREL
         records       the QoS2Records that keeps QoS 2 messages under the session's ``key``, or None
-        doubts        a power cut deleted records before this table was made
+        doubts        the client may hold identifiers whose records a power cut deleted
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Sent:
         return released
 
     def end(self):
-        """End a connection: return messages in flight to the queue, in their old order."""
+        """End a connection: return unacknowledged messages to the queue, in their old order."""
         self.before = None
         self.is_connected = False
         self.count = 0
@@ -114,7 +114,7 @@ class Sent:
             self.capacity = self.first_free = self.last_free = 0
 
     def put_back_some(self):
-        """Return some messages in flight to the queue. Returns True if more are left to return."""
+        """Return some unacknowledged messages to the queue. Returns True if more are left to return."""
         left = AT_ONCE
         while self.next_out <= self.capacity:
             row = (self.next_out - 1) * ROW
@@ -128,9 +128,9 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Hold the message at the queue's head, for which is_owed() is true, outside the queue until the
-        client reconnects, so that messages behind it can be dropped. Returns False, without effect, while the
-        client is connected.
+        """Hold the message at the queue's head outside the queue until the client reconnects. is_owed() must
+        be true for the message. Messages behind it can then be dropped. Returns False, without effect, while
+        the client is connected.
         """
         if self.is_connected:
             return False
@@ -140,7 +140,7 @@ class Sent:
         return True
 
     def moved_to(self, queue):
-        """Use the queue that was reopened after a fault, in which all unsettled messages are ready."""
+        """Use this queue, which was reopened after a fault. All its unsettled messages are ready."""
         self.queue = queue
         self.returning = self.before = None
         for identifier in range(1, self.capacity + 1):
@@ -174,8 +174,8 @@ class Sent:
                 self._free(identifier, True)
 
     def begun(self):
-        """Return {location: stored_ms} of unsettled messages whose delivery at QoS 2 began over an earlier
-        connection. ``stored_ms``: low octets of Unix milliseconds, or 0 if sent in this run.
+        """Return {location: stored_ms} of unsettled messages sent at QoS 2 over an earlier connection.
+        ``stored_ms``: low 32 bits of Unix milliseconds, or 0 if the message was sent in this run.
         """
         found = {}
         for identifier in range(1, self.capacity + 1):
@@ -219,7 +219,8 @@ class Sent:
 
     def add(self, location, timestamp_ms, qos):
         """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2. Returns its
-        packet identifier; 0 if it must wait until ``records`` is replaced. The caller has checked room().
+        packet identifier, or 0 if the message must wait until ``records`` is replaced. The caller has checked
+        room().
         """
         if self.first_free == 0:
             self._grow(self.capacity + 1)
@@ -243,8 +244,8 @@ class Sent:
         return identifier
 
     def must_release(self):
-        """Whether the next QoS 2 message must wait for a PUBCOMP, because the client may still hold every
-        free identifier. These are put into ``to_release``.
+        """Return whether the next QoS 2 message must wait for a PUBCOMP. True if the client may still hold
+        every free identifier; these identifiers are put into ``to_release``.
         """
         if self.first_free == 0 and not self._found(True):
             self._grow(self.capacity + 1)
@@ -265,9 +266,7 @@ class Sent:
         return self.awaits_one
 
     def known(self, location, timestamp_ms):
-        """The packet identifier with which the queue's next message was sent over an earlier connection, or
-        0.
-        """
+        """The packet identifier with which an earlier connection sent the queue's next message, or 0."""
         # Entries of messages that are no longer in the queue are dropped on the way.
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
@@ -283,7 +282,7 @@ class Sent:
         return 0
 
     def is_owed(self, message):
-        """Whether this queued message was sent at QoS 2 and must be sent again with its identifier."""
+        """Return whether this queued message was sent at QoS 2 and must be sent again with its identifier."""
         if self.before is None:
             if self.is_connected:
                 return False
@@ -298,18 +297,17 @@ class Sent:
         self.next_before += 1
 
     def qos_of(self, identifier):
-        """The QoS at which a message was sent."""
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """Forget an earlier connection's messages that were not sent again, because the queue is empty."""
+        """Forget messages of an earlier connection that were not sent again, because the queue is empty."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
             self.before = None
 
     def drop(self, identifier):
-        """Forget this identifier, which known() returned: the message was dropped."""
+        """Forget this identifier, which known() returned, because its message was dropped."""
         self.next_before += 1
         self._gone(identifier)
 
@@ -321,8 +319,12 @@ class Sent:
     # acknowledgements
 
     def acknowledged(self, kind, identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Returns RELEASE: send PUBREL; UNKNOWN: no such
-        identifier; WRONG: a different packet is due; otherwise NOTHING, also while the queue is closed.
+        """Handle a successful PUBACK, PUBREC or PUBCOMP. Returns what the caller has to do:
+
+            RELEASE    send PUBREL
+            UNKNOWN    report an unknown identifier
+            WRONG      report that a different packet is due
+            NOTHING    nothing; always while the queue is closed
         """
         if self.queue.closed:
             return NOTHING
@@ -389,8 +391,8 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Return the identifiers that are marked FROM_BEFORE and in state RELEASED (without ``is_released``:
-        in another state), oldest message first.
+        """Return identifiers of an earlier connection, oldest message first. ``is_released``: True for
+        identifiers in state RELEASED, False for those in other states.
         """
         found = []
         places = array("Q")  # by identifier
@@ -422,12 +424,12 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message at a table row's location is still the message that was sent."""
+        """Return whether the message at a row's location is still the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """Low octets of the time (Unix ms) when a row's message was stored; 0 if no check is needed."""
+        """The low 32 bits of the time (Unix ms) when a row's message was stored; 0 if no check is needed."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
@@ -452,7 +454,6 @@ class Sent:
         self._chain(identifier)
 
     def _chain(self, identifier):
-        """Append the identifier to the free list."""
         octets.put_le32(self.at, (identifier - 1) * ROW + 16, 0)
         if self.last_free:
             octets.put_le32(self.at, (self.last_free - 1) * ROW + 16, identifier)
@@ -474,7 +475,7 @@ class Sent:
 
 
 class Returning(Job):
-    """Requeues very many messages of a Sent in slices; to keep the order, the queue delivers nothing."""
+    """Requeues very many messages of a Sent in slices. Meanwhile the queue delivers nothing."""
 
     name = "putting back what MQTT clients have not acknowledged"
 

@@ -1,7 +1,7 @@
 """Session: keeps the state of one client id: its subscriptions, and the queue of its messages.
 
-sessions.Sessions makes and ends a Session. Subscriptions are bindings of the MQTT exchange, which passes them
-to ``subscribed``; so sessions of an earlier run get theirs from the definitions log.
+Subscriptions are bindings of the MQTT exchange, which passes them to ``subscribed``; so sessions of an
+earlier run get theirs from the definitions log.
 """
 from functools import lru_cache
 
@@ -27,8 +27,8 @@ _QOS, _NO_LOCAL, _AS_PUBLISHED, _HANDLING, _IDENTIFIER = (
 
 
 class Subscription:
-    """A client's request for a topic filter's messages (MQTT 5 §3.8.3.1). Only its ``binding`` (or None)
-    changes. ``identifier``: 0 if the client sent none.
+    """A client's request for a topic filter's messages (MQTT 5 §3.8.3.1). ``identifier``: 0 if the client
+    sent none. Only ``binding`` changes after creation.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ def _arguments(qos, no_local, as_published, handling, identifier):
 
 
 def subscription_of(binding):
-    """The Subscription for a binding, which an operator may have made."""
+    """Return the Subscription for a binding, which an operator may have made."""
     options = binding.arguments
     subscription = Subscription(
         binding.routing_key, _number(options, _QOS, 2), options.get(_NO_LOCAL) is True,
@@ -103,7 +103,7 @@ class Session:
         kept                   arguments that limit the queue
         connection             of the client; None while absent, as are may_get and may_get_all
         may_get(filter)        whether the client may receive messages by the topic filter
-        may_get_all()          whether it may by every filter, until rights change
+        may_get_all()          whether the client may receive messages by every filter
         queue                  the SessionQueue, or None while no message is kept
         sink                   the Destination of QoS 0 messages while the client is connected, else None
         is_durable             the session outlives its connection, for ``expiry_s`` seconds
@@ -135,7 +135,7 @@ class Session:
 
     @property
     def owner(self):
-        """(name, whether a token named it) of the user who connected last."""
+        """Return (name, whether a token named it) of the user who connected last."""
         return self.user, self.of_token
 
     @property
@@ -144,7 +144,7 @@ class Session:
 
     @property
     def queue_name(self):
-        """The name of the session's queue, which need not exist."""
+        """Name of the session's queue, which need not exist."""
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
@@ -187,16 +187,16 @@ class Session:
         return self.queue if self.is_durable or qos or self.sink is None else self.sink
 
     def keeps(self, topic_filter):
-        """Whether messages of this filter's subscription go to the session's queue rather than its sink."""
+        """Return whether messages of this filter's subscription are kept in the session's queue."""
         subscription = self.subscriptions.get(topic_filter)
         return subscription is None or subscription.binding.destination is not self.sink
 
     def is_allowed_all(self):
-        """Whether the client may receive messages by every filter, until its rights change."""
+        """Return whether the client may receive messages by every filter, until its rights change."""
         return self.may_get is None or self.may_get_all is not None and self.may_get_all()
 
     def allowed(self, filters):
-        """A list of those ``filters`` whose messages the client may receive now."""
+        """Return a list of the ``filters`` whose messages the client may receive now."""
         may_get = self.may_get
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
@@ -207,14 +207,14 @@ class Session:
     # messages in flight
 
     def sent_from(self, queue):
-        """The Sent (messages in flight to the client), which the first call makes for this queue."""
+        """The session's Sent (messages in flight to the client). The first call makes it for this queue."""
         if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
             self.sent.doubts = self.is_doubtful
         return self.sent
 
     def received_ids(self):
-        """The session's Received (QoS 2 identifiers not released), which the first call makes."""
+        """Return the session's Received (QoS 2 identifiers not released). The first call makes it."""
         if self.received is None:
             self.received = Received(*self._kept(self.queue))
         return self.received
@@ -230,7 +230,7 @@ class Session:
         self.interests.close()
 
     def _kept(self, queue):
-        """Return (QoS2Records, key of the session) for a durable session; (None, 0) for any other session."""
+        """Return (QoS2Records, key of the session) for a durable session, otherwise (None, 0)."""
         if queue is None or not self.is_durable:
             return None, 0
         records = self._sessions.qos2_records
@@ -244,19 +244,19 @@ class Session:
             self.sent.moved_to(queue)
 
     def queue_deleted(self, queue, reason):
-        """End the session, because its queue was deleted; no effect for a queue object that was replaced."""
+        """End the session, because its queue was deleted. Does nothing for a queue that was replaced."""
         if self.queue is queue:
             self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
-        """Renew shared subscriptions, because the messages that this queue took last may be lost."""
+        """Renew shared subscriptions, because the last messages of this queue may be lost."""
         if self.queue is queue:
             self._sessions.queue_failed(self)
 
     # for the exchange
 
     def subscribed(self, binding):
-        """Use a new binding: the latest binding of a filter defines its subscription."""
+        """Use a new binding. The latest binding of a filter defines its subscription."""
         self._lead(binding.routing_key, [*self._bindings(binding.routing_key), binding])
 
     def unsubscribed(self, binding):
@@ -266,12 +266,12 @@ class Session:
             self._lead(binding.routing_key, bindings)
 
     def _bindings(self, topic_filter):
-        """The bindings for this filter; the last one is in force."""
+        """Return the bindings for this filter; the last one is in force."""
         subscription = self.subscriptions.get(topic_filter)
         return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
 
     def _lead(self, topic_filter, bindings):
-        """Set a filter's bindings, of which the last is in force; [] ends the subscription."""
+        """Set a filter's bindings, of which the last is in force. [] ends the subscription."""
         self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:

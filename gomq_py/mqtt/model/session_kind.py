@@ -1,7 +1,4 @@
-"""Session kind: defines names and arguments of session queues, for modules that need no session.
-
-A leaf of mqtt.model, used by sessions and session_queue; mqtt.model.kinds registers the kind.
-"""
+"""Session kind: defines names and arguments of session queues, for modules that need no session."""
 from gomq_py.broker.features.length import DROP_HEAD, MAX_BYTES_ARGUMENT, OVERFLOW_ARGUMENT
 
 TYPE = "mqtt"
@@ -14,7 +11,7 @@ QOS2_STORE = "mqtt.inflight"
 
 
 def kept_arguments(octets, overflow):
-    """Queue arguments for a limit of ``octets`` and an overflow behaviour; {} for 0 octets: no limit."""
+    """Queue arguments for a limit of ``octets`` bytes and an overflow behaviour; {} for 0 (no limit)."""
     if not octets:
         return {}
     # Explicit only if unusual: a policy may set another overflow, and an argument would override it.

@@ -1,8 +1,7 @@
 """Session queue: keeps a session's messages over connections and restarts.
 
-A kind of queue (session_kind), which only the session's connection consumes. Management lists it, limits and
-policies apply, and its expiry or deletion ends the session. Compiled, because it checks each published
-message.
+Only the session's connection consumes it. Management lists it, limits and policies apply, and its expiry or
+deletion ends the session. Compiled, because it checks each published message.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.queues import queue as broker_queue
@@ -17,7 +16,7 @@ from gomq_py.storage.format import record
 
 
 class SessionQueue(broker_queue.Queue):
-    """The queue of ``session``, which is set when the queue is added."""
+    """The queue of an MQTT session. ``session`` is set when the queue is added."""
 
     __slots__ = ("session",)
 
@@ -28,7 +27,7 @@ class SessionQueue(broker_queue.Queue):
         self.session = None
 
     def publish(self, message):
-        """Store a message, unless the session's client published it and No Local excludes it."""
+        """Store a message, unless the session's own client published it and No Local excludes it."""
         if message.publisher is not None and message.publisher is self.session:
             return self._publish_own(message)
         if message.flags & crossing.OWN and message.kind == KIND:
@@ -36,7 +35,7 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store a message of the session's client, marked OWN to exclude it from No Local subscriptions."""
+        """Store a message of the session's own client, marked OWN because of No Local subscriptions."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
@@ -49,7 +48,7 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """Whether a message may be dropped: not after its delivery at QoS 2 has begun [MQTT-4.3.3-7]."""
+        """Whether a message may be dropped; False after its delivery at QoS 2 has begun [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
@@ -57,7 +56,7 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """Bytes of the ready messages in files, plus ``message`` (or None); topics included."""
+        """The bytes of the ready messages in files, plus ``message`` (or None). Topics are included."""
         counted = self.store.ready_octets()
         if message is None:
             return counted
@@ -75,7 +74,7 @@ class SessionQueue(broker_queue.Queue):
         return count
 
     def emptied(self):
-        """If no message is ready, inform the consumers."""
+        """Tell the consumers if no message is ready."""
         # One may wait to resend a message that was deleted.
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:

@@ -1,7 +1,7 @@
 """Sessions: begins, resumes, moves (to a new connection) and ends a vhost's sessions, by client id.
 
-The MQTT server calls this; subscriptions go to the vhost's MQTT exchange. Never switches. A durable change is
-in the log when a function returns, and on disk when ``durability.when_safe`` calls back.
+Subscriptions go to the vhost's MQTT exchange. Never switches greenlets. A durable change is in the log when a
+function returns, and on disk when ``durability.when_safe`` calls back.
 """
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -30,8 +30,11 @@ _USER, _OF_TOKEN, _VERSION = "x-mqtt-user", "x-mqtt-user-of-token", "x-mqtt-vers
 
 
 class Connected(NamedTuple):
-    """The result of connect(). ``was_there``: the session existed; ``is_recorded``: a definition was written,
-    for this session or a session that it replaced, and the answer must wait for the disk.
+    """The result of connect().
+
+        was_there      the session existed
+        is_recorded    a definition was written, for this session or one it replaced; the answer must wait for
+                       the disk
     """
 
     session: Any
@@ -49,8 +52,9 @@ class Sessions:
                          ``topic_exchange``
 
     A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
-    and ``session_ended(reason)``. Both methods end the connection without switching or touching the session;
-    before they return, the connection has detached its consumer and returned unacknowledged messages.
+    and ``session_ended(reason)``. Both methods end the connection without switching greenlets or touching the
+    session; before they return, the connection has detached its consumer and returned unacknowledged
+    messages.
     """
 
     def __init__(self, vhost, exchange, retained, wills):
@@ -67,7 +71,7 @@ class Sessions:
 
     @property
     def qos2_records(self):
-        """The QoS2Records, which keeps QoS 2 identifiers; made for the first durable session."""
+        """The QoS2Records, which keeps QoS 2 identifiers. The first access makes it."""
         if self._qos2_records is None:
             self._qos2_records = self._make_qos2_records()
         return self._qos2_records
@@ -80,14 +84,17 @@ class Sessions:
     def connect(
             self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
             kept_max=0):
-        """Begin or resume a session. Returns Connected. The caller must attach its consumer to the session's
-        queue, if any, before it switches. Raises NotFound if the queue is closed after a fault,
-        OutOfResources, PreconditionFailed, ResourceLocked if a queue of another kind has the name.
+        """Begin or resume a session. Returns Connected.
+
+        The caller must attach its consumer to the session's queue, if any, before it switches greenlets.
 
             expiry_s    how long the session outlives its connection, NEVER: forever
             kept        more arguments for the session's queue
             of_token    a token named the ``user``
             kept_max    most durable sessions that one user may begin, 0: no limit
+
+        Raises NotFound if the queue is closed after a fault, ResourceLocked if a queue of another kind has
+        the name, OutOfResources, PreconditionFailed.
         """
         if expiry_s:
             self._check_count(client_id, (user, of_token), kept_max)
@@ -132,7 +139,7 @@ class Sessions:
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
-        """End a session's connection, unless a newer connection has the session; a session without expiry
+        """End a session's connection, unless a newer connection has the session. A session without expiry
         ends, too. ``expiry_s``: a new expiry, or None. Raises OutOfResources, and keeps the old expiry, if
         the new one cannot be recorded.
         """
@@ -158,7 +165,7 @@ class Sessions:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
     def filter_fault(self, topic_filter, levels_max):
-        """Error text if a well-formed filter, shared or not, cannot be subscribed to; otherwise ""."""
+        """Error text if a client cannot subscribe to a well-formed filter, shared or not; otherwise ""."""
         if is_shared(topic_filter):
             fault = shared_fault(topic_filter)  # a client of 3.x may send a faulty one
             if fault:
@@ -176,17 +183,15 @@ class Sessions:
 
     @property
     def source_name(self):
-        """Name of the exchange that clients publish to, which may be missing; used to check rights."""
+        """Name of the exchange that clients publish to, for checks of rights. The exchange may be missing."""
         return self.vhost.topic_exchange
 
     def source(self):
-        """The exchange that clients publish to. Raises NotFound if it is missing or unsuitable."""
+        """Return the exchange that clients publish to. Raises NotFound if it is missing or unsuitable."""
         return source.find(self.vhost)
 
     def take_from(self, name):
-        """Let clients publish to the exchange ``name``, which need not exist yet, instead of the present
-        exchange.
-        """
+        """Let clients publish to the exchange ``name`` from now on. The exchange need not exist yet."""
         vhost = self.vhost
         before = vhost.exchanges.get(vhost.topic_exchange)
         if before is not None and before.onward is self.exchange:
@@ -196,7 +201,7 @@ class Sessions:
             self.exchange_added(vhost.exchanges[name])
 
     def exchange_added(self, exchange):
-        """If clients publish to this new exchange, forward its messages to the MQTT exchange."""
+        """Forward a new exchange's messages to the MQTT exchange, if clients publish to the new exchange."""
         if exchange.name != self.vhost.topic_exchange or source.fault_of(exchange):
             return
         self.vhost.set_onward(exchange, self.exchange)
@@ -205,9 +210,7 @@ class Sessions:
                 session.interests.rights_changed()
 
     def check_room(self, session, topic_filter):
-        """Raise OutOfResources if a valid filter's ``+`` would make matching too costly (user or vhost
-        limit).
-        """
+        """Raise OutOfResources if a filter's ``+`` would make matching too costly for the user or vhost."""
         topic_filter = split_shared(topic_filter)[1]
         arrangements = self._arrangements.get(session.owner)
         if arrangements is not None and not arrangements.has_room(
@@ -239,7 +242,7 @@ class Sessions:
         self._create(session.client_id, arguments, session.connection)
 
     def queue_added(self, queue):
-        """Attach a new, recovered or reopened queue to its Session, which is created if it does not exist."""
+        """Attach a new, recovered or reopened queue to its Session, which is created if missing."""
         client_id = queue.name.removeprefix(PREFIX)
         session = self.by_client.get(client_id)
         if session is None:
@@ -257,7 +260,7 @@ class Sessions:
             self.vhost.routes_changed(self.exchange)
 
     def with_identifiers(self):
-        """A new list of the sessions that have packet identifiers in flight."""
+        """Return a new list of the sessions that have packet identifiers in flight."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
     def qos2_records_failed(self, records):
@@ -269,8 +272,8 @@ class Sessions:
         self._replacing.begin()
 
     def renew_qos2_records(self):
-        """Make new ``qos2_records`` with a new store. Returns the sessions with packet identifiers in flight,
-        as a list. Raises OutOfResources.
+        """Make new ``qos2_records`` with a new store. Raises OutOfResources. Returns a list of the sessions
+        with packet identifiers in flight.
         """
         self.vhost.stores.replace(QOS2_STORE)
         before, self._qos2_records = self._qos2_records, self._make_qos2_records()
@@ -374,9 +377,7 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """Return (user, of_token, version, expiry in seconds) from a queue's arguments; defaults for invalid
-    ones.
-    """
+    """Return (user, of_token, version, expiry in seconds) from a queue's arguments, or defaults."""
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

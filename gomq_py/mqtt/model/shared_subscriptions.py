@@ -2,7 +2,7 @@
 filter (MQTT 5 §4.8.2).
 
 The MQTT exchange has one SharedSubscription per share name and filter, made by the first binding and dropped
-with the last. Never switches.
+with the last. Never switches greenlets.
 """
 from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.routing.route import LATER
@@ -12,9 +12,12 @@ ROOM, FULL, LATE = 0, 1, 2
 
 
 class Member:
-    """A member of a shared subscription: ``session`` with its ``target`` (queue or sink). ``count``: number
-    of its bindings; ``is_present``: the member counts as connected; ``is_allowed``: the member may get
-    messages, as computed for revision ``rights`` of its client's rights.
+    """A session in a shared subscription.
+
+        target        the session's queue, or its destination for QoS 0
+        count         number of its bindings
+        is_present    the session counts as connected
+        is_allowed    the session may get messages; computed at revision ``rights`` of its client's rights
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -29,14 +32,14 @@ class Member:
         self.is_allowed = False
 
     def reading(self):
-        """How the member's client reads: ROOM, FULL or LATE; ROOM for a queue."""
+        """Return how fast the member's client reads: ROOM, FULL or LATE; ROOM for a queue."""
         sink = self.session.sink
         if self.target is not sink or sink.room() > 0:
             return ROOM
         return LATE if sink.is_late() else FULL
 
     def may_get(self, topic_filter):
-        """Whether the member's client may receive by this filter; cached until the client's rights change."""
+        """Whether the member's client may receive by this filter. Cached until the client's rights change."""
         if self.rights != self.interests.rights:
             self.rights = self.interests.rights
             self.is_allowed = len(self.session.allowed([topic_filter])) > 0
@@ -44,7 +47,7 @@ class Member:
 
 
 class Rotation:
-    """Has ``members`` in the order of their turns; ``next``: index of the member whose turn is next."""
+    """Members of a shared subscription, served in turn. ``next``: index of the next member."""
 
     __slots__ = ("members", "next")
 
@@ -67,8 +70,8 @@ class Rotation:
 
 
 class SharedSubscription(_routes.Destination):
-    """The Destination of all members of a shared subscription: each message goes to one member. Connected
-    members take turns, in the order in which they subscribed or came back; absent members get only messages
+    """The Destination of all members of a shared subscription. Each message goes to one member. Connected
+    members take turns, in the order in which they subscribed or came back. Absent members get only messages
     that no connected member takes.
     """
 
@@ -78,7 +81,7 @@ class SharedSubscription(_routes.Destination):
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
-        """``departed``: deleted destinations of the exchange whose bindings are not all removed yet."""
+        """``departed``: deleted destinations of the exchange, while some of their bindings are left."""
         _routes.Destination.__init__(self, name, False)
         self.members = {}  # by target
         self.present = Rotation()
@@ -88,7 +91,7 @@ class SharedSubscription(_routes.Destination):
         self.was_asked = False  # whether a member was asked for this message
 
     def add(self, session, target):
-        """Add ``session``, with its queue or sink as ``target``; each call needs its own remove()."""
+        """Add ``session``, whose messages go to ``target``. Each call needs its own remove()."""
         member = self.members.get(target)
         if member is not None:
             member.count += 1
@@ -107,7 +110,7 @@ class SharedSubscription(_routes.Destination):
             self._count_durable(member, -1)
 
     def move(self, target):
-        """Move a member whose client has connected or disconnected to the other members of that kind."""
+        """Move a member to the connected or absent members, after its client connected or disconnected."""
         member = self.members.get(target)
         if member is not None and member.is_present != (member.session.connection is not None):
             self._rotation_of(member).remove(member)
@@ -115,7 +118,7 @@ class SharedSubscription(_routes.Destination):
             self._rotation_of(member).add(member)
 
     def renewed(self):
-        """Mark this as failed, as a member's store failed. Returns the SharedSubscription to use now."""
+        """Mark this object as failed, after a member's store failed. Returns its successor."""
         self.failed = True
         share = SharedSubscription(self.name, self.departed)
         share.members, share.present, share.absent = self.members, self.present, self.absent
@@ -123,8 +126,8 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member, if possible to one that has room. Returns the member's answer; 0 if all
-        members refuse the message; 1 if no member may receive it, or all are being deleted.
+        """Publish to the next member, if possible to a member with room. Returns the member's answer; 0 if
+        all members refuse the message; 1 if no member may receive it, or all are being deleted.
         """
         self.was_asked = False
         answer = (
@@ -133,7 +136,7 @@ class SharedSubscription(_routes.Destination):
         return answer if answer or self.was_asked else 1
 
     def next_store(self):
-        """The store in which the next member would put a message; None if no member may receive it."""
+        """Return the store in which the next member would put a message; None if no member may receive it."""
         for rotation in (self.present, self.absent):
             members = rotation.members
             for step in range(len(members)):
@@ -143,13 +146,11 @@ class SharedSubscription(_routes.Destination):
         return None
 
     def stores(self):
-        """A list of the stores of all members; each message is in only one of these stores."""
+        """Return a list of the stores of all members. Each message is in only one of these stores."""
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation, reading):
-        """Publish the message to the next member of the rotation that accepts it and whose reading() is
-        ``reading``.
-        """
+        """Publish to the next member of the rotation with this ``reading`` that accepts the message."""
         later = None
         members = rotation.members
         count = len(members)
@@ -227,7 +228,7 @@ class SharedSubscriptions:
         return share, True
 
     def of(self, session):
-        """A list of the SharedSubscriptions of which a session is a member."""
+        """Return a list of the SharedSubscriptions of which a session is a member."""
         filters = self._of.get(session)
         return [self.by_filter[topic_filter] for topic_filter in filters] if filters else []
 

@@ -1,7 +1,6 @@
 """Source: checks and names the exchange of a vhost that MQTT clients publish and subscribe to.
 
-The source is the vhost's ``topic_exchange``, which Sessions uses. The parameter ``exchange`` of the component
-``mqtt`` names one vhost's source.
+The source is the vhost's ``topic_exchange``. The parameter ``exchange`` of the component ``mqtt`` names it.
 """
 from gomq_py.broker.names import described, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
@@ -31,8 +30,8 @@ def find(vhost):
 
 
 class SourceComponent(Component):
-    """The parameter that names a vhost's source; ``default``: the name if it is not set. For administrators
-    only.
+    """The runtime parameter that names the exchange for a vhost's MQTT clients. Only administrators may set
+    it. ``default``: the name if the parameter is not set.
     """
 
     administrators_only = True

@@ -3,7 +3,7 @@
 A keyed_store has the wills on disk; sessions report ends of connections and sessions; mqtt.server.will
 publishes. After a connection's end, unless DISCONNECT forbids it, its will is published when the will's delay
 is over or the session ends, whichever comes first; but not if the client has resumed the session. At a
-restart connected clients count as lost, unless they reconnect in time. Never switches.
+restart connected clients count as lost, unless they reconnect in time. Never switches greenlets.
 
 Right before a will is published, the positions that it will get in the destinations' logs are recorded, as in
 qos2_records: after a kill in between, the boot has the will published to the destinations that lack it.
@@ -69,9 +69,9 @@ class Will(NamedTuple):
 
 
 class Wills:
-    """Keeps the wills of one vhost. ``publish(will, user, begin)``, given to start(), returns True once the
-    will needs no further attempt; ``user`` is None after a restart. ``publish`` calls ``begin(destinations,
-    message)``, which returns the destinations that lack the message.
+    """Keeps the wills of one vhost. start() gets the function ``publish(will, user, begin)``. ``publish``
+    returns True once the will needs no further attempt; ``user`` is None after a restart. It calls
+    ``begin(destinations, message)``, which returns the destinations that lack the message.
     """
 
     def __init__(self, vhost):
@@ -94,12 +94,12 @@ class Wills:
 
     @property
     def count(self):
-        """How many wills may still be published."""
+        """Number of wills that may still be published."""
         return self.kept.index.count
 
     @property
     def is_started(self):
-        """Whether start() has nothing more to do."""
+        """True if start() has nothing more to do."""
         return self._publish is not None and not self._recovered
 
     def start(self, publish, grace_ms):
@@ -131,7 +131,9 @@ class Wills:
         return self._put(will)
 
     def connection_ended(self, client_id, wants_will):
-        """If ``wants_will`` (no DISCONNECT forbade it), publish or delay a client's will; else forget it."""
+        """Publish or delay a client's will if ``wants_will``; otherwise forget it. ``wants_will``: False if a
+        DISCONNECT forbade the will.
+        """
         if self.kept.closed:
             if wants_will:
                 self._miss(client_id, LOST)
@@ -151,7 +153,7 @@ class Wills:
             self._publish_now(will)
 
     def session_ended(self, client_id):
-        """Publish an ended session's will if it is waiting."""
+        """Publish an ended session's will if the will is waiting."""
         if self.kept.closed:
             self._miss(client_id, OVER)
             return
@@ -160,7 +162,6 @@ class Wills:
             self._publish_now(will)
 
     def user_deleted(self, user):
-        """Forget the wills of a deleted User."""
         # After a restart another user may have the name.
         gone = [client_id for client_id, left_by in self._users.items() if left_by is user]
         gone += [client_id for client_id, name in self._names.items() if name == user.name]
@@ -170,7 +171,7 @@ class Wills:
             self._forget(client_id)
 
     def recovered(self, store):
-        """Load the wills of an earlier run from ``store``, or later if it could not be opened (None)."""
+        """Load the wills of an earlier run. ``store``: None if it could not be opened; it is loaded later."""
         kept = self.kept
         kept.recovered(store)
         self._is_unread = store is None
@@ -208,7 +209,7 @@ class Wills:
         return will
 
     def _catch_up(self, store):
-        """A generator that applies client events of the time when the store was closed, a will per step."""
+        """A generator that applies client events missed while the store was closed, one will per step."""
         stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
             if self.kept.closed:  # closed again
@@ -282,8 +283,8 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record where the logs of ``destinations`` are about to get the will's message. Returns the
-        destinations that lack it; appends these and the recorded will to the list ``begun``.
+        """Record the positions that the will's message will get in the logs of ``destinations``. Returns the
+        destinations that lack the message. Appends these and the recorded will to the list ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
@@ -298,7 +299,7 @@ class Wills:
         return lacking
 
     def _published(self, client_id, error):
-        """Delete a published will, because its message is safe now. Keeps the will after an error."""
+        """Delete a published will, because its message is on disk. Keeps the will after an ``error``."""
         if error is None and self.kept.closed and client_id not in self._users:
             self._miss(client_id, FORGOTTEN)
         will = self._get(client_id) if error is None else None
@@ -333,7 +334,7 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """The kept will of a client; None without one, or if published but not marked so."""
+        """Return the kept will of a client; None if there is none, or it was published."""
         if not self.kept.index.count or client_id in self._unnoted:
             return None
         return self._get(client_id)
@@ -356,7 +357,6 @@ class Wills:
         self.kept.delete(client_id)
 
     def close(self):
-        """Keep and publish nothing more, because the vhost or the broker ends."""
         self._due.stop()
         self.kept.close()
 
@@ -375,7 +375,6 @@ def _message_of(will):
 
 
 def _routing_key(client_id):
-    """A record's routing key: the client id."""
     # For people who inspect the record.
     return client_id.encode()[:255]
 
@@ -408,7 +407,7 @@ _KINDS = {
 
 
 def _will_of(message):
-    """The Will of a record, or None for a foreign record."""
+    """Return the Will of a record, or None for a foreign record."""
     headers = {_OF_TOKEN: False, _PLACES: b"", **_headers_of(message)}
     for key, kind in _KINDS.items():
         if not isinstance(headers.get(key), kind):

@@ -2,7 +2,7 @@
 
 Connections report sessions with a filter for these topics. While a vhost has such sessions, the values are
 published to its MQTT exchange at QoS 0, every ten seconds and soon after each subscribe; otherwise nothing is
-computed. Values are never retained. Counting and publishing run in slices. Never switches.
+computed. Values are never retained. Counting and publishing run in slices. Never switches greenlets.
 """
 import math
 import time
@@ -45,12 +45,12 @@ class BrokerTopics:
         self._telling = None  # the job that publishes, while it runs
 
     def connected(self, session):
-        """Note that a session's client has connected; the session may have a filter for broker topics."""
+        """Add the session of a client that has connected, if the session has a filter for ``$SYS`` topics."""
         if wants(session):
             self.subscribed(session)
 
     def subscribed(self, session):
-        """Note that the session of a connected client has a filter for broker topics."""
+        """Add the session of a connected client that has subscribed to ``$SYS`` topics."""
         self._sessions[session] = None
         if not self._is_soon:
             self._start(SOON_MS)
@@ -77,7 +77,7 @@ class BrokerTopics:
                 self.told()
 
     def told(self):
-        """Note that a round of values was published or has failed; the next follows after the interval."""
+        """Schedule the next round, because a round of values was published or has failed."""
         self._telling = None
         if self._sessions and self._timer is None:
             self._start(INTERVAL_MS)
@@ -102,7 +102,7 @@ class BrokerTopics:
                 yield
 
     def _count(self, counts):
-        """A generator that adds counts of clients and session queues to ``counts``, one per step."""
+        """A generator that adds statistics to ``counts``, one client or session queue per step."""
         clients = list(self._hub.clients)
         counts.update(self._totals())
         for one in clients:
@@ -122,9 +122,7 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """Return {topic: value as text}. Bytes and publishes of all protocols count, since the broker
-        started.
-        """
+        """{topic: value as text}. Bytes and publishes of all protocols since the broker's start count."""
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass
@@ -151,7 +149,7 @@ class BrokerTopics:
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _totals(self):
-        """Return {topic without $SYS/broker/: count} of connections and queues that no longer exist."""
+        """Return {topic without $SYS/broker/: count} for connections and queues that no longer exist."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -163,17 +161,16 @@ class BrokerTopics:
 
 
 def wants(session):
-    """Whether a session has a filter for ``$SYS`` topics."""
+    """Return whether a session has a filter for ``$SYS`` topics."""
     return bool(session.subscriptions) and any(is_of_broker(one) for one in session.subscriptions)
 
 
 def is_of_broker(topic_filter):
-    """Whether a valid filter is for ``$SYS`` topics."""
     return split_shared(topic_filter)[1].startswith(BROKER_PREFIX)
 
 
 class Telling(Job):
-    """Publishes one round of values: runs ``steps``, the generator BrokerTopics._tell(), in slices."""
+    """A job that publishes one round of values. Runs the generator ``steps`` in slices."""
 
     name = "telling $SYS topics"
 
@@ -197,8 +194,8 @@ class Telling(Job):
 
 
 class Loads:
-    """Computes events per minute as in Mosquitto's ``$SYS/broker/load/...``: moving averages over three
-    periods, from the first call on. A counter may fall slightly, after a closed client was counted twice.
+    """Computes events per minute as in Mosquitto's ``$SYS/broker/load/...``: moving averages over 1, 5 and 15
+    minutes, from the first call on. A counter may fall slightly, after a closed client was counted twice.
     """
 
     def __init__(self):
@@ -207,7 +204,7 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """Return {"name/Nmin": events per minute} from ``counts`` {name: count}; {} at the first call."""
+        """Return {"name/Nmin": events per minute} from ``counts``, {name: count}; {} at the first call."""
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s

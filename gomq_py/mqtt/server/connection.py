@@ -1,10 +1,11 @@
-"""Connection: serves one MQTT client from its first octet to its last.
+"""Connection: serves one MQTT client from its first byte to its last.
 
     socket > net.Stream > FastLane > Connection.packet() > HANDLERS
     output < answers, deliveries
 
 Only this module of the MQTT server turns errors into packets. Greenlets send only a connection's last
-packets; all other code here runs in the hub and must not switch. Each wait for the peer has a time limit.
+packets; all other code here runs in the event loop and must not switch greenlets. Each wait for the peer has
+a time limit.
 """
 from functools import partial
 from typing import NamedTuple
@@ -46,7 +47,7 @@ PINGRESP = PingrespPacket().encode(MQTT_5)
 
 
 class ShownLimits(NamedTuple):
-    """A connection's limits, for lists of connections. ``heartbeat_s`` is the keep alive."""
+    """A connection's limits, as shown in lists of connections. ``heartbeat_s``: keep alive in seconds."""
 
     heartbeat_s: int
     channel_max: int = 0
@@ -92,7 +93,7 @@ class Connection(ClientConnection):
     # its life
 
     def let_in(self, user, vhost, connect, mechanism):
-        """Serve the client after its login. CONNACK is sent when the session is on disk."""
+        """Serve the client after its login. CONNACK is sent once the session is on disk."""
         greeting = Greeting(connect, self.server.settings)
         self.client_id = greeting.client_id
         self.version = greeting.version
@@ -111,22 +112,20 @@ class Connection(ClientConnection):
 
     @property
     def is_open(self):
-        """Whether packets are still handled: False from the moment the connection begins to end."""
+        """False from the moment the connection begins to end; packets are then no longer handled."""
         return self.state == OPEN
 
     @property
     def protocol(self):
-        """Name of the protocol version, for lists of connections."""
         return VERSION_NAMES[self.version]
 
     @property
     def client_properties(self):
-        """{"client_id": ...}, for lists of connections."""
         return {"client_id": self.client_id}
 
     @property
     def inbound(self):
-        """The Inbound, made for the first publish at QoS 1 or 2: most devices have none."""
+        """The Inbound, which answers publishes at QoS 1 and 2. Made on first access."""
         if self._inbound is None:
             self._inbound = self.server.make_inbound(
                 self, self.durability.when_safe, self._inbound_maximum)
@@ -135,7 +134,7 @@ class Connection(ClientConnection):
         return self._inbound
 
     def publishers(self):
-        """A list of the objects that count the client's publishes."""
+        """Return a list of the objects that count the client's publishes."""
         return [one for one in (self.lane, self._inbound) if one is not None]
 
     def unkept(self):
@@ -157,7 +156,7 @@ class Connection(ClientConnection):
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Attach the session; send CONNACK, or refuse the client, once the session is on disk."""
+        """Attach the session, and send CONNACK or refuse the client once the session is on disk."""
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
         if self.maximum_packet_size and not self._takes_connack(greeting) or (
@@ -190,8 +189,7 @@ class Connection(ClientConnection):
             self._connected(greeting, was_there)
 
     def _on_disk(self, greeting, was_there, hold, error):
-        """Send CONNACK, now that the session and the will are on disk; after an ``error``, refuse the client.
-        """
+        """Send CONNACK, because session and will are on disk. After an ``error``, refuse the client."""
         try:
             if self.state != OPEN:
                 return  # the connection has ended meanwhile
@@ -207,7 +205,6 @@ class Connection(ClientConnection):
             hold.release()
 
     def _connected(self, greeting, was_there):
-        """Send CONNACK, and serve the client from now on."""
         self._is_connected = True
         self._inbound_maximum = greeting.inbound_maximum
         self.lane = FastLane(
@@ -227,8 +224,7 @@ class Connection(ClientConnection):
         self.server.broker_topics.connected(self.session)
 
     def _takes_connack(self, greeting):
-        """Whether a client with a ``maximum_packet_size`` accepts its CONNACK; if not, closes the connection.
-        """
+        """Whether the CONNACK fits the client's ``maximum_packet_size``; if not, close the connection."""
         most = self.maximum_packet_size
         if fitting(greeting.connack(False), most):
             return True
@@ -236,8 +232,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """If the session is another user's, require the right to configure its queue, or refuse if
-        ``is_locked``. Raises NoPermission, ResourceLocked.
+        """Check that the client may use a session that belongs to another user. Needs the right to configure
+        the session's queue; with ``is_locked``, always refuses. Raises NoPermission, ResourceLocked.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -248,7 +244,7 @@ class Connection(ClientConnection):
                 f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
 
     def _leave_session(self):
-        """Detach the session, which ends if it has no expiry. A second call changes nothing."""
+        """Detach the session, which ends if it has no expiry. A second call does nothing."""
         if self.session is None:
             return
         self._stop_delivering()
@@ -263,7 +259,8 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether to publish the will: not before CONNACK, nor after DISCONNECT with code 0 (3.x: any)."""
+        """True if the will must be published: after CONNACK, unless a DISCONNECT with code 0 (3.x: any) came.
+        """
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
     # events of the session
@@ -281,7 +278,7 @@ class Connection(ClientConnection):
         self._tell_end(f"its session has ended: {reason}", reason_codes.ADMINISTRATIVE_ACTION)
 
     def how_it_broke(self):
-        """Why the connection broke: its stream's error, or else the general reason; "" after a bug."""
+        """Return why the connection broke: the error of its stream, or a general reason; "" after a bug."""
         error = self.stream.error
         if error is None:
             return super().how_it_broke()
@@ -314,7 +311,7 @@ class Connection(ClientConnection):
     # packets from the lane
 
     def packet(self, kind, walk):
-        """Handle the packet that ``walk`` found last. Returns False if the walk must stop. Never raises."""
+        """Handle the packet that ``walk`` found last. Returns False to stop reading. Never raises."""
         try:
             return self._packet(kind, walk) and self.has_time()
         except MQTTError as error:
@@ -357,7 +354,7 @@ class Connection(ClientConnection):
     # ends
 
     def fail(self, error):
-        """End the connection; from MQTT 5 on, after CONNACK, with a packet that reports the MQTTError."""
+        """End the connection after an MQTTError. An MQTT 5 client gets a DISCONNECT with the error."""
         last_word = last_packet(error, self.version, connected=True) if self._is_connected else b""
         self._close(str(error), last_word)
 
@@ -406,7 +403,7 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """End the connection if its client was silent too long; the hub calls this 4 times per keep alive."""
+        """End the connection if its client was silent too long. Called 4 times per keep alive."""
         if self.is_silent(SILENT_CHECKS):
             keep_alive_s = self.limits.heartbeat_s
             self.fail(KeepAliveTimeout(f"silent for 1.5 times its keep alive of {keep_alive_s} s"))
@@ -428,7 +425,7 @@ class KeepAliveTimeout(MQTTError):
 
 
 def _utf8(text):
-    """The text as an MQTT string without control characters, which clients may refuse [MQTT5 1.5.4]."""
+    """Return the text without control characters, which clients may refuse in MQTT strings [MQTT5 1.5.4]."""
     return text.encode("utf-8", "replace").decode().translate(_WITHOUT_CONTROLS)
 
 

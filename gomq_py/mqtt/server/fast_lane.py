@@ -1,12 +1,12 @@
 """Fast lane: handles the packets of a socket read in one compiled walk, without a Python object per message.
 
-The Stream passes the hub's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its
+The Stream passes the event loop's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its
 destinations, a plain acknowledgement straight to Inbound or Outbound (flows). Every other packet goes to
 ``connection.packet``, the slow lane, which gives the same answers (mqtt.server.publish). Errors that end the
-connection go to ``connection.fail``. Never switches.
+connection go to ``connection.fail``. Never switches greenlets.
 
 A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
-topic as routing key) is remembered with the route, and written over the octets before the end of the topic,
+topic as routing key) is remembered with the route, and written over the bytes before the end of the topic,
 which belong to packets already handled.
 """
 from functools import partial
@@ -29,7 +29,9 @@ FRONT = 512
 
 
 class LaneParts:
-    """Objects shared by all lanes of a hub and ``version``: ``walk``, and the ``message`` of each PUBLISH."""
+    """Objects shared by all connections with one protocol ``version``: the packet parser ``walk``, and the
+    Message for each PUBLISH.
+    """
 
     __slots__ = ("walk", "message")
 
@@ -38,7 +40,7 @@ class LaneParts:
         self.renew()
 
     def renew(self):
-        """Replace ``message``, because a queue or store keeps the old Message."""
+        """Replace ``message`` by a new Message, because a queue or store keeps the old one."""
         message = Message()
         message.kind = crossing.KIND
         message.may_wait = True
@@ -46,11 +48,9 @@ class LaneParts:
 
 
 class FastLane(streams.Lane):
-    """Walks one connection's packets, within ``limits`` (PacketLimits), with the ``parts`` of its protocol
-    version.
+    """Handles one connection's packets, within ``limits`` (PacketLimits).
 
-        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to end the
-                      walk
+        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to stop
         is_blocked    an alarm stops reading at every PUBLISH
         publishes     count of QoS 0 publishes
         inbound       None until the first packet of QoS 1 or 2
@@ -81,16 +81,15 @@ class FastLane(streams.Lane):
         self.is_slow = self.is_blocked = self.held = False
 
     def set_modes(self, is_slow, is_blocked):
-        """Set ``is_slow`` and ``is_blocked`` from now on."""
         self.is_slow = is_slow
         self.is_blocked = is_blocked
 
     def set_inbound(self, inbound):
-        """Set the Inbound, which the connection has made for the first packet of QoS 1 or 2."""
+        """Set the Inbound, which the connection makes for the first packet of QoS 1 or 2."""
         self.inbound = inbound
 
     def process(self, start, end, now_ms):
-        """Handle the whole packets in ``input[start:end]``. Returns the offset behind them. Never raises."""
+        """Handle complete packets in ``input[start:end]``. Returns the offset behind them. Never raises."""
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
@@ -119,7 +118,7 @@ class FastLane(streams.Lane):
         return end
 
     def finish(self):
-        """End a read: deliver to consumers of the destinations that got messages, and send answers."""
+        """Deliver the new messages to consumers, and send answers. Called at the end of a read."""
         self.scheduler.finish()
         if self.outbound.answers is not None:
             self.outbound.done()
@@ -134,9 +133,9 @@ class FastLane(streams.Lane):
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Handle packets until the input ends, or the walk must stop (then sets ``held``): if ``is_blocked``,
-        at any PUBLISH; if ``may_hold``, at a QoS 2 PUBLISH whose identifier cannot be recorded. Returns the
-        first offset not handled.
+        """Handle packets until the input ends or reading must stop. Returns the first offset not handled.
+        Sets ``held`` if reading must stop: with ``is_blocked``, at any PUBLISH; with ``may_hold``, at a QoS 2
+        PUBLISH whose identifier cannot be recorded.
         """
         walk = self.parts.walk
         while True:
@@ -166,7 +165,7 @@ class FastLane(streams.Lane):
                 return walk.position
 
     def _publish(self):
-        """Publish the walk's current PUBLISH. Returns False if the slow lane must handle it."""
+        """Publish the message of the current packet. Returns False if connection.packet() must handle it."""
         walk = self.parts.walk
         if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0 or (
                 walk.payload_length > self.payload_max):
@@ -208,7 +207,7 @@ class FastLane(streams.Lane):
         return True
 
     def _filled(self, walk):
-        """The message of the current PUBLISH, without its routing."""
+        """Fill and return the message of the current PUBLISH, without its routing."""
         message = self.parts.message
         if message.publisher is None:
             message.publisher = self.connection.session
@@ -228,7 +227,7 @@ class FastLane(streams.Lane):
         return message
 
     def _route(self):
-        """The Route of the current topic; None if the slow lane must route the message."""
+        """Return the Route of the current topic, or None if it cannot be remembered."""
         walk = self.parts.walk
         if self.remembered is None:
             self.remembered = RememberedRoutes(partial(_route_of, self.connection))
@@ -245,9 +244,9 @@ class FastLane(streams.Lane):
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Leave the publish to publish_later(), until destination number ``at`` of the route can store the
-        message; the lane handles no more packets of this read. ``taken``: all destinations before stored the
-        message.
+        """Leave the publish to publish_later(), until a destination can store the message. The connection
+        handles no more packets of this read. ``at``: number of that destination in the route; ``taken``: all
+        earlier destinations stored the message.
         """
         message = self.parts.message
         walk = self.parts.walk
@@ -258,7 +257,7 @@ class FastLane(streams.Lane):
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Note the answer to a message that all destinations of the route have got; count the message."""
+        """Count a message that all destinations of the route have got, and note its answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
@@ -269,7 +268,7 @@ class FastLane(streams.Lane):
     # large packets
 
     def _begin_large(self, start, end):
-        """Begin to gather a packet too large for the buffer. Returns the first offset not handled."""
+        """Begin to gather a packet that is too large for the buffer. Returns the first offset not handled."""
         at = self.at
         size = 0
         for place in range(1, HEADER_MAX):
@@ -289,7 +288,7 @@ class FastLane(streams.Lane):
         return self._gather(start, end)
 
     def _gather(self, start, end):
-        """Add octets to a large packet, and handle it when complete. Returns the offset behind them."""
+        """Add bytes to a large packet, and handle it when complete. Returns the offset behind these bytes."""
         large = self.large
         end = min(end, start + large.missing())
         large.add(bytes(self.buffers.input[start:end]))
@@ -307,7 +306,7 @@ class FastLane(streams.Lane):
 
 
 def _route_of(connection, key):
-    """The Route of a topic (octets), with its ``routing``; None if the slow lane must route each message."""
+    """Return the Route of a topic (bytes), with its ``routing``; None if the route cannot be remembered."""
     route = route_of(connection, key)
     if route is not None:
         route.routing = routing_of(connection, key)

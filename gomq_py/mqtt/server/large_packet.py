@@ -1,7 +1,7 @@
 """Large packets: gathers, read by read, a packet too large for the input buffer.
 
-The fast lane calls it; the memory comes from the body budget (hub.budget). Rights and room for a PUBLISH's
-payload are checked as soon as its head has arrived; after a refusal no more octets are kept.
+The memory comes from the memory budget for message bodies (hub.budget). Rights and room for a PUBLISH's
+payload are checked as soon as its head has arrived; after a refusal no more bytes are kept.
 """
 from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
@@ -14,7 +14,7 @@ HEAD_MAX = 256 * 1024
 
 
 class LargePacket:
-    """Gathers one packet. ``octets``: ``room`` unused octets, then the received part of ``size`` octets.
+    """Gathers one packet. ``octets``: ``room`` unused bytes, then the received part of ``size`` bytes.
     ``is_publish``: the packet is a PUBLISH, whose head is checked. ``limits``: PacketLimits.
     """
 
@@ -32,11 +32,11 @@ class LargePacket:
         self._head = self._refusal = None
 
     def missing(self):
-        """Number of octets of the packet that have not arrived."""
+        """Return the number of bytes that have not arrived."""
         return self._left
 
     def add(self, octets):
-        """Take the next octets. Returns False when reading must pause. Raises MQTTError."""
+        """Add the next bytes. Returns False if reading must pause. Raises MQTTError."""
         self._left -= len(octets)
         if self._refusal is not None:
             return True
@@ -68,14 +68,14 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """If the head was refused, answer the complete packet and return True. Raises MQTTError."""
+        """Answer the complete packet and return True if its head was refused. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)
         return True
 
     def end(self):
-        """Release the memory budget, because the packet is complete or abandoned."""
+        """Return the memory to the budget, because the packet is complete or abandoned."""
         self._connection.hub.bodies.release(self)
         self.resume_held()
 
@@ -87,12 +87,12 @@ class LargePacket:
 
     @property
     def is_held_up(self):
-        """Whether the broker itself has paused reading."""
+        """True if the broker itself has paused reading."""
         # The client is then not to blame for a delay.
         return self._connection.stream.paused
 
     def resume_held(self):
-        """Resume reading, because there is memory for more octets or the packet is abandoned."""
+        """Resume reading, because there is memory for more bytes or the packet is abandoned."""
         if self._hold is not None:
             self._hold.release()
 

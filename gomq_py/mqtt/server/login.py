@@ -1,7 +1,7 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
 A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept. broker.verbs.entering
-decides; then the connection begins the session and sends CONNACK.
+admits the client; then the connection begins the session and sends CONNACK.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -40,9 +40,7 @@ RECEIVE_MAXIMUM = 65_535  # §3.1.2.11.3: the default of a client that sends no 
 
 
 class Credentials(NamedTuple):
-    """A CONNECT and its credentials, which are to be checked. ``password``: octets; None if a certificate, or
-    nothing, takes its place.
-    """
+    """A CONNECT and its unchecked credentials. ``password``: bytes, or None without a user name."""
 
     connect: Any
     user_name: str
@@ -52,7 +50,7 @@ class Credentials(NamedTuple):
 
 class LoginAttempt(ClientLogin):
     """Handles the login of one client. Success calls ``connection.let_in(user, vhost, connect, mechanism)``,
-    and passes the unused octets to the connection's FastLane.
+    and passes the unused bytes to the connection's FastLane.
     """
 
     __slots__ = ("_most_octets", "_octets", "_certified_name")
@@ -65,8 +63,7 @@ class LoginAttempt(ClientLogin):
         self._certified_name = self.certified_name()
 
     def process(self, start, end, now_ms):
-        """Handle the octets ``input[start:end]``. Returns the offset behind the used octets. Raises
-        LoginFailed.
+        """Handle ``input[start:end]`` (bytes). Returns the offset behind the used bytes. Raises LoginFailed.
         """
         connection = self.connection
         connection.scheduler.begin(now_ms)
@@ -90,11 +87,11 @@ class LoginAttempt(ClientLogin):
         return end_of_connect
 
     def finish(self):
-        """End the read: do the work that the login has caused."""
+        """Do the work that the login has caused. Called at the end of a read."""
         self.connection.scheduler.finish()
 
     def _read_connect(self, octets):
-        """Return (CONNECT, its length); (None, 0) if octets are missing. Raises MQTTError."""
+        """Return (CONNECT packet, its length), or (None, 0) if bytes are missing. Raises MQTTError."""
         limits = _packet_limits(self._most_octets, DEFAULT_LIMITS.payload_octets)
         head = decode_fixed_header(octets, 0, len(octets), NO_VERSION, CLIENT, limits)
         if head is None or head[2] > len(octets):
@@ -102,7 +99,7 @@ class LoginAttempt(ClientLogin):
         return decode_body(bytes(octets[:head[2]]), head, NO_VERSION, CLIENT, limits), head[2]
 
     def _log_in(self, connect):
-        """Check the client's credentials: at once, or in a greenlet. Raises LoginFailed."""
+        """Check the client's credentials, at once or in a greenlet. Raises LoginFailed."""
         if "authentication_method" in connect.properties:
             refusal = _connack(connect, reason_codes.BAD_AUTHENTICATION_METHOD)
             raise LoginFailed("CONNECT with an authentication method", refusal)
@@ -119,7 +116,7 @@ class LoginAttempt(ClientLogin):
             self._checked(user, login, 0.0)
 
     def _check(self, login, deadline):
-        """Check the credentials; returns the User. Raises LoginFailed. May switch."""
+        """Check the credentials. Returns the User. Raises LoginFailed. May switch."""
         try:
             return self.checked(
                 login.user_name, login.password, deadline, VERSION_NAMES[login.connect.version])
@@ -145,8 +142,8 @@ class LoginAttempt(ClientLogin):
         self.connection.let_in(user, vhost, connect, nameless if connect.user_name is None else "PLAIN")
 
     def _named(self, connect):
-        """Return (vhost name, user name) from CONNECT's VHOST:USER or USER, or certificate. Raises
-        AccessRefused.
+        """Return (vhost name, user name) from the CONNECT, or from the certificate. Raises AccessRefused. The
+        user name may be VHOST:USER or USER.
         """
         name = connect.user_name
         if name is None:
@@ -157,7 +154,7 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost for a client that names no vhost: by certificate, else by port, else the default."""
+        """Return the vhost for a client that names none: by certificate, else by port, else the default."""
         # RabbitMQ's global parameters map certificates and ports; their values may be invalid.
         vhost_name = self.server.settings.mqtt_default_vhost
         for parameter, key_of in _MAPPINGS:
@@ -167,12 +164,12 @@ class LoginAttempt(ClientLogin):
         return vhost_name
 
     def _port(self):
-        """The local port of the connection as text; "" for a unix socket."""
+        """Return the local port of the connection as text; "" for a unix socket."""
         address = self.connection.socket.getsockname()
         return str(address[1]) if isinstance(address, tuple) else ""
 
     def _anonymous(self):
-        """Name of the user whose rights a client without a user name gets. Raises AccessRefused."""
+        """Return the name of the user for clients without a user name. Raises AccessRefused."""
         name = self.server.settings.mqtt_anonymous_user
         if not name:
             raise AccessRefused("CONNECT without a user name")
@@ -181,7 +178,7 @@ class LoginAttempt(ClientLogin):
         return name
 
     def _refusal(self, error):
-        """Log why the login failed, and return the octets to send. ``error``: a LoginFailed, an OSError, or
+        """Log why the login failed, and return the bytes to send. ``error``: a LoginFailed, an OSError, or
         None if the client closed the socket.
         """
         name, host, strangers = self.connection.name, self.connection.peer_host, self.server.strangers
@@ -199,7 +196,7 @@ _MAPPINGS = (
 
 
 def client_id_fault(client_id, user_name, settings):
-    """Error text if a user may not use this client id, otherwise "". An empty id passes."""
+    """Return an error text if a user may not use this client id, otherwise "". An empty id passes."""
     if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
         return f"the client id has more than {CLIENT_ID_OCTETS_MAX} bytes"
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
@@ -212,12 +209,12 @@ def _refused(connect, error, text):
 
 
 def _connack(connect, code):
-    """A refusing CONNACK; b"" if it is too large for the client. Session present is 0 (§3.2.2.1.1)."""
+    """Return a CONNACK that refuses the client; b"" if it is too large for the client."""
     return fitting(ConnackPacket(reason_code=code).encode(connect.version), connect.maximum_packet_size)
 
 
 class Greeting:
-    """The values requested by a CONNECT, limited by the settings; makes the CONNACK. ``expiry_s``: how long
+    """The values requested by a CONNECT, limited by the settings. Makes the CONNACK. ``expiry_s``: how long
     the session outlives the connection.
     """
 
@@ -257,7 +254,7 @@ class Greeting:
             self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
 
     def _keep_alive_s(self, asked_s, most_s):
-        """Keep alive in seconds. A 3.x client keeps the requested time, which CONNACK cannot change."""
+        """The keep alive in seconds. A 3.x client keeps the requested time, which CONNACK cannot change."""
         if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
             return asked_s
         self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]

@@ -1,7 +1,8 @@
 """Publication: writes a stored message as the PUBLISH packet for one client.
 
 One Publication per connection serves all messages: measure() gives the packet's size, then write() writes it
-into a buffer. MQTT properties are sent as stored; AMQP's are converted (mqtt.wire.crossing). Never switches.
+into a buffer. MQTT properties are sent as stored; AMQP's are converted (mqtt.wire.crossing). Never switches
+greenlets.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -29,8 +30,11 @@ _SCAN = PropertyScan()
 
 
 class Publication:
-    """Measures and writes one client's packets. ``packet_max``: largest packet in octets that the client
-    accepts; ``alias_max``: the client's highest topic alias. ``qos``, ``size``: of the message measured last.
+    """Measures and writes one client's PUBLISH packets.
+
+        packet_max    largest packet in bytes that the client accepts
+        alias_max     the client's highest topic alias
+        qos, size     of the message measured last
     """
 
     __slots__ = (
@@ -55,13 +59,13 @@ class Publication:
         self.expiry_s = 0
 
     def find(self, message):
-        """The Interest of the session in a message's topic."""
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 
     def measure(self, message, interest, now_ms, qos):
-        """Octets of the packet for a message at ``qos`` (-1: the lower of granted and published QoS). Above
-        ``packet_max`` it must not be sent; UNREADABLE: the stored message is malformed.
+        """Return the size of a message's packet in bytes. A packet above ``packet_max`` must not be sent.
+        Returns UNREADABLE if the stored message is malformed. ``qos``: -1 for the lower of granted and
+        published QoS.
         """
         flags = message.flags
         is_amqp = message.kind == BASIC
@@ -136,7 +140,7 @@ class Publication:
             self.properties_length += len(interest.identifiers)
 
     def _choose_alias(self, interest):
-        """Have the packet name the topic by its alias, define a new alias, or give the topic name only."""
+        """Decide whether the packet uses a topic alias, defines one, or has only the topic name."""
         self.alias = interest.alias
         if self.alias:
             self.names_topic = False
@@ -147,7 +151,7 @@ class Publication:
             self.properties_length = ALIAS_OCTETS
 
     def _cross(self, message, now_ms):
-        """Convert AMQP properties to properties of a PUBLISH, in the hub's scratch buffer."""
+        """Convert AMQP properties to MQTT properties, in a scratch buffer."""
         expiry_s = -1
         if message.expires_at_ms:
             expiry_s = seconds_left(message.expires_at_ms, now_ms)
@@ -188,7 +192,7 @@ class Publication:
 
 
 def seconds_left(expires_at_ms, now_ms):
-    """Remaining seconds of a message: its expiry less the whole seconds that it waited [MQTT-3.3.2-6]."""
+    """Return a message's remaining lifetime in seconds, rounded up; 0 if it has expired [MQTT-3.3.2-6]."""
     if expires_at_ms <= now_ms:
         return 0
     return (expires_at_ms - now_ms + 999) // 1000

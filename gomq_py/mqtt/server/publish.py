@@ -4,8 +4,7 @@ aliases, topics without a remembered route, and everything that is refused.
     publish                        PUBLISH -> Publication -> destinations, and its answer
     route_of, routing_of           the fast lane's route of a topic
 
-The connection calls this; broker.verbs.publishing publishes. Complete and simple, never fast. A property test
-checks that both lanes give equal answers.
+Complete and simple, never fast. A property test checks that both lanes give equal answers.
 """
 from functools import partial
 
@@ -25,7 +24,9 @@ _BELOW_SYS = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
-    """The envelope of a PUBLISH. ``properties``: octets of its MQTT 5 properties, without their length."""
+    """The properties of a PUBLISH that the broker itself reads. ``properties``: bytes of the MQTT 5
+    properties, without their length.
+    """
 
     __slots__ = ("_octets", "_routing_key", "_qos", "_expiry_s", "flags")
 
@@ -98,7 +99,7 @@ def store(connection, publication, qos, packet_identifier):
 
 
 def _topic(connection, walk):
-    """The topic name (octets), by its alias if need be. Raises TopicAliasInvalid, ProtocolError."""
+    """Return the topic name (bytes), from its alias if needed. Raises TopicAliasInvalid, ProtocolError."""
     topic = walk.part(walk.topic_at, walk.topic_length)
     if walk.topic_alias_at < 0:
         return topic
@@ -106,7 +107,9 @@ def _topic(connection, walk):
 
 
 def check_head(connection, head):
-    """Check a PublishHead: address, rights, size. Raises Refusal; ProtocolError for an undefined alias."""
+    """Check topic, rights and size of a PUBLISH before its payload arrives. Raises Refusal, or ProtocolError
+    for an undefined topic alias.
+    """
     try:
         topic = head.topic or connection.inbound.alias(head.topic_alias, b"")
         _check(connection, topic, head.payload_octets)
@@ -138,7 +141,7 @@ def _check(connection, topic, payload_octets):
 
 
 def _prepare(connection, walk, topic, properties, body):
-    """Check a PUBLISH; returns its Publication. Raises Refusal, Refused."""
+    """Check a PUBLISH. Returns its Publication. Raises Refusal, Refused."""
     _check(connection, topic, len(body))
     expiry_s = None
     if walk.message_expiry_at >= 0:
@@ -156,8 +159,8 @@ def _prepare(connection, walk, topic, properties, body):
 
 
 def address_of(sessions, topic):
-    """Where to publish a topic (octets): (exchange name, routing key as octets). Raises NotFound if the
-    exchange of topics does not exist.
+    """Return (exchange name, routing key as bytes) for publishes to a topic (bytes). Raises NotFound if the
+    exchange for MQTT clients does not exist.
     """
     if topic.startswith(OF_DEFAULT_EXCHANGE):
         return "", crossing.swap(topic.removeprefix(OF_DEFAULT_EXCHANGE))
@@ -165,7 +168,7 @@ def address_of(sessions, topic):
 
 
 def is_text(payload):
-    """Whether a payload is UTF-8, as its payload format indicator 1 claims."""
+    """Return whether a payload is UTF-8, as its payload format indicator 1 claims."""
     try:
         payload.decode()
     except UnicodeDecodeError:
@@ -174,8 +177,8 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Continue a publish of the fast lane once destination number ``at``, which answered LATER, can store the
-    message. ``taken``: all destinations before stored it.
+    """Continue a publish once destination number ``at``, which answered LATER, can store the message.
+    ``taken``: all destinations before it stored the message.
     """
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
@@ -232,14 +235,14 @@ def _refusal(error):
 
 
 def is_answered(connection, qos):
-    """Whether MQTT can answer a PUBLISH with a refusal; otherwise a refusal ends the connection."""
+    """Return whether MQTT can answer a PUBLISH with a refusal; otherwise a refusal ends the connection."""
     return qos > 0 and connection.version >= MQTT_5
 
 
 # questions of the fast lane
 
 def route_of(connection, key):
-    """A Route for a topic (octets); None if the slow lane must route each message."""
+    """Return a Route that may be remembered for a topic (bytes); None if each message must be routed."""
     if len(key) > TOPIC_MAX or key.startswith((_BELOW_SYS, OF_DEFAULT_EXCHANGE)):
         return None
     if connection.slow_walk.is_over():
@@ -254,6 +257,6 @@ def route_of(connection, key):
 
 
 def routing_of(connection, key):
-    """Routing octets of stored messages with this topic: two short strings, exchange and routing key."""
+    """Encode the exchange and routing key of a topic (bytes) as two short strings, as in stored messages."""
     exchange = connection.sessions.source_name.encode("utf-8", "surrogateescape")
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)

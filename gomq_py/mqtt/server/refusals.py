@@ -1,4 +1,4 @@
-"""Refusals: maps the core's errors, and the reasons of closed connections, to MQTT's codes.
+"""Refusals: maps the broker's errors, and the reasons of closed connections, to MQTT's codes.
 
 MQTT 3.1 and 3.1.1 have six codes, for CONNACK alone. Their code for a wrong password is 5, "not authorized";
 4 means a malformed user name or password (3.1.1, table 3.1).
@@ -16,7 +16,7 @@ IDENTIFIER_REJECTED_3, UNAVAILABLE_3, NOT_AUTHORIZED_3 = 2, 3, 5
 
 
 class FilterRefused(Refused):
-    """Refuses a well-formed topic filter that this broker does not accept."""
+    """Error for a well-formed topic filter that this broker does not accept."""
 
 
 # Refused logins: (MQTT 5's reason code, the return code of 3.1 and 3.1.1).
@@ -46,30 +46,29 @@ _ENDS = {SHUTDOWN: reason_codes.SERVER_SHUTTING_DOWN, EXPIRED: reason_codes.MAXI
 
 
 def connack_code(error, version):
-    """CONNACK's code for a LoginRefused or Refused."""
+    """Return CONNACK's code for a LoginRefused or Refused."""
     code, return_code = next(codes for kind, codes in _CONNACK.items() if isinstance(error, kind))
     return code if version >= MQTT_5 else return_code
 
 
 def client_id_code(version):
-    """CONNACK's code for a client id that is not allowed."""
     return reason_codes.CLIENT_IDENTIFIER_NOT_VALID if version >= MQTT_5 else IDENTIFIER_REJECTED_3
 
 
 def session_code(error, version):
-    """CONNACK's code for an error of the session, after the login succeeded."""
+    """Return CONNACK's code for an error of the session, after the login succeeded."""
     code, return_code = next(
         (codes for kind, codes in _SESSION.items() if isinstance(error, kind)), _UNAVAILABLE)
     return code if version >= MQTT_5 else return_code
 
 
 def subscribe_code(error):
-    """SUBACK's code in MQTT 5 for a Refused error."""
+    """Return SUBACK's code in MQTT 5 for a Refused error."""
     return next(
         (code for kind, code in _SUBSCRIBE.items() if isinstance(error, kind)),
         reason_codes.UNSPECIFIED_ERROR)
 
 
 def end_code(reason):
-    """DISCONNECT's code for the reason with which the broker or an operator ends a connection."""
+    """Return DISCONNECT's code for the reason why the broker or an operator ends a connection."""
     return _ENDS.get(reason, reason_codes.ADMINISTRATIVE_ACTION)

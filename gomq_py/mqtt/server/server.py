@@ -1,7 +1,6 @@
 """MQTT server: makes a Connection for each accepted socket.
 
-Called by a listener. The hub (hub.context) has the state that all protocols share. Never accepts and never
-parses.
+Called by a listener. Never accepts sockets and never parses packets.
 """
 from functools import partial
 
@@ -22,7 +21,7 @@ LOG = logger("mqtt")
 
 
 class MQTTServer:
-    """Serves MQTT clients of ``broker``, in ``hub``. ``make_inbound`` makes the Inbound of a connection."""
+    """Serves MQTT clients of ``broker``. ``hub``: the event loop and the state that all protocols share."""
 
     def __init__(self, broker, settings, hub):
         self.broker = broker
@@ -47,7 +46,7 @@ class MQTTServer:
                 "MQTT clients may publish and subscribe to everything: permission_check_enabled is false")
 
     def _rights_changed(self, user):
-        """Drop cached rights of a user's sessions; forget the wills of a deleted user."""
+        """Drop cached rights of a user's sessions. Forget the wills of a deleted user."""
         for connection in self.hub.clients.of_user(user.identity):
             if connection.door == DOOR and connection.session is not None:
                 connection.session.interests.rights_changed()
@@ -56,7 +55,7 @@ class MQTTServer:
                 vhost.extras[EXTRA].wills.user_deleted(user)
 
     def access_of(self, user, vhost, client_id):
-        """The Access that checks a user's rights in a vhost, with this client id."""
+        """Return the Access that checks a user's rights in a vhost, with this client id."""
         checked = self.settings.mqtt_permission_check_enabled
         return (Access if checked else AllAccess)(user, vhost.name, client_id)
 
@@ -74,8 +73,9 @@ class MQTTServer:
             sessions.wills.start(partial(will.publish, self, vhost), settings.mqtt_will_grace * 1000)
 
     def handle(self, socket, address):
-        """Serve a client on an accepted socket. Returns a function ``when_gone(callback)``, whose callback is
-        called at the connection's end; or None if the client is refused and the caller must close the socket.
+        """Serve a client on an accepted socket. Returns None if the client is refused; the caller then closes
+        the socket. Otherwise returns ``when_gone(callback)``, a function whose callback is called at the
+        connection's end.
         """
         if self.hub.clients.is_closing:
             return None

@@ -1,7 +1,7 @@
 """Subscribe: handles SUBSCRIBE and UNSUBSCRIBE: checks rights and limits, changes the session, and answers.
 
-The connection calls these handlers. Answers leave in order; for a durable session they leave when the changes
-are on disk. Never switches.
+Answers leave in order; for a durable session they leave when the changes are on disk. Never switches
+greenlets.
 """
 from collections import deque
 
@@ -59,7 +59,7 @@ class Answers:
 
 
 class _Suback(Answer):
-    """A SUBACK or UNSUBACK (``make``) with a reason code per filter; ``replays`` start once it has left."""
+    """A pending SUBACK or UNSUBACK with a reason code per filter. The ``replays`` start once it is sent."""
 
     __slots__ = ("make", "connection", "packet_identifier", "codes", "replays")
 
@@ -86,7 +86,7 @@ class _Suback(Answer):
 
 
 def subscribe(connection, packet):
-    """Handle a SUBSCRIBE; the SUBACK has a reason code for each filter."""
+    """Handle a SUBSCRIBE. The SUBACK has a reason code for each filter."""
     _check_room(connection, SubackPacket, packet.subscriptions)
     identifier = packet.properties.get("subscription_identifier", 0)
     answer = _Suback(SubackPacket, connection, packet.packet_identifier)
@@ -105,7 +105,7 @@ def unsubscribe(connection, packet):
 
 
 def _check_room(connection, make, filters):
-    """Raise PacketTooLarge unless the client accepts a packet as large as the answer."""
+    """Raise PacketTooLarge if the answer to these ``filters`` is larger than the client accepts."""
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
         raise PacketTooLarge(
@@ -114,8 +114,8 @@ def _check_room(connection, make, filters):
 
 
 class _Filters(Job):
-    """Handles a packet's filters in order: ``one(filter)`` returns the reason code. Long work goes on in
-    slices, while the client is not read.
+    """A job that handles a packet's topic filters in order. ``one(filter)`` returns the reason code. Long
+    work goes on in slices, while reading from the client is paused.
     """
 
     name = "subscribing MQTT clients"
@@ -146,7 +146,7 @@ class _Filters(Job):
         return False
 
     def _some(self):
-        """Handle filters until the slice is over; answer after the last. Returns True if some are left."""
+        """Handle filters for a slice of time, and answer after the last. Returns True if some are left."""
         clock = SliceClock()
         while self._filters:
             self._answer.codes.append(self._one(self._filters.popleft()))
@@ -159,7 +159,7 @@ class _Filters(Job):
 
 
 def _subscribe_one(connection, wanted, identifier, replays):
-    """Subscribe to one filter. Returns its reason code; adds an unshared filter's replay to ``replays``."""
+    """Subscribe to one filter. Returns its reason code. Adds an unshared filter's replay to ``replays``."""
     # A Mosquitto bridge must not get back its own publishes and needs RETAIN kept; before MQTT 5 it cannot
     # ask for that by options.
     is_bridge = connection.is_bridge
@@ -187,8 +187,8 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 
 def check_rights(connection, topic_filter):
-    """Check that the client may receive messages by this filter: needs the rights to bind the session's queue
-    to the exchange of topics. Raises NoPermission.
+    """Raise NoPermission if the client may not receive messages by this filter. The client needs the rights
+    to bind the session's queue to the exchange for MQTT clients.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,
@@ -196,7 +196,7 @@ def check_rights(connection, topic_filter):
 
 
 def may(connection, topic_filter):
-    """Whether the client may receive messages by this filter."""
+    """Return whether the client may receive messages by this filter."""
     try:
         check_rights(connection, topic_filter)
     except Refused:
@@ -205,13 +205,13 @@ def may(connection, topic_filter):
 
 
 def may_all(connection):
-    """Whether the client may receive messages by every filter, until its rights change."""
+    """Return whether the client may receive messages by every filter, until its rights change."""
     return bindings.may_own_all(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange)
 
 
 def _check_limits(connection, topic_filter):
-    """Check limits of a new subscription. Raises FilterRefused, OutOfResources."""
+    """Check the limits for a new subscription. Raises FilterRefused, OutOfResources."""
     settings, session = connection.server.settings, connection.session
     fault = connection.sessions.filter_fault(topic_filter, settings.mqtt_max_topic_levels)
     if fault:

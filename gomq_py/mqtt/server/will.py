@@ -1,7 +1,7 @@
 """Will: checks a CONNECT's will, and publishes it on behalf of the user who set the will.
 
-The connection calls this; mqtt.model.wills keeps wills, and decides when each is published. The user's rights
-at that moment count. Never switches.
+mqtt.model.wills keeps wills, and decides when each is published. The user's rights at that moment count.
+Never switches greenlets.
 """
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
@@ -23,7 +23,7 @@ _DELAY, _EXPIRY, _FORMAT = "will_delay_interval", "message_expiry_interval", "pa
 
 
 def check(connection, will):
-    """Check a CONNECT's will. If it is invalid, refuse the client and return False."""
+    """Check a CONNECT's will. If the will is invalid, refuse the client and return False."""
     fault = _fault_of(will, connection.server.settings.max_message_size)
     if fault is not None:
         code, text = fault
@@ -32,7 +32,7 @@ def check(connection, will):
 
 
 def begin(connection, will):
-    """Store a client's will in place of an earlier one. Returns False, and refuses the client, on failure."""
+    """Store a client's will in place of an earlier one. On failure, refuse the client and return False."""
     connection.server.look_after(connection.vhost)
     kept = None if will is None else _kept(connection.client_id, connection.user, will)
     is_kept = connection.sessions.wills.begin(connection.client_id, connection.user, kept)
@@ -66,8 +66,8 @@ def _kept(client_id, user, will):
 
 
 def publish(server, vhost, will, user, begin):
-    """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns False to
-    retry, because the disk has no room or the exchange does not exist; otherwise True.
+    """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns False if the
+    caller must retry, because the disk has no room or the exchange does not exist.
     """
     if not will.of_token:
         now = server.broker.users.get(will.user)

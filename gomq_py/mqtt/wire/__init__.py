@@ -1,1 +1,1 @@
-"""Turns MQTT octets into packets and properties, and back. No I/O, no gevent."""
+"""The MQTT codec: turns bytes into packets and properties, and back. No I/O, no gevent."""

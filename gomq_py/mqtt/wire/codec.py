@@ -1,5 +1,5 @@
-"""Codec: decodes one packet of any type, cuts a stream of octets into packets, and encodes the last packet
-before a close. No I/O, a leaf.
+"""Codec: decodes one packet of any type, cuts a stream of bytes into packets, and encodes the last packet
+before a close. No I/O.
 """
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The packet class for a packet's first octet. Raises an MQTTError for a wrong type or flags."""
+    """Return the packet class for a packet's first byte. Raises an MQTTError for a wrong type or flags."""
     # Only the first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it ``version`` is
     # NO_VERSION.
     packet = PACKETS.get(first >> 4)
@@ -34,8 +34,8 @@ def check_first_octet(first, version, sender):
 
 
 def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
-    """Return (class of the packet, offset of its variable header, offset behind the packet); None if more
-    octets are needed. Raises an MQTTError for a wrong header and for a packet that is too large.
+    """Return (packet class, offset of the variable header, offset behind the packet). Returns None if more
+    bytes are needed. Raises an MQTTError for a wrong header or a packet that is too large.
     """
     if at >= end:
         return None
@@ -61,7 +61,7 @@ def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS)
 
 
 def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
-    """The packet that ``octets`` (bytes) hold from end to end. Raises an MQTTError."""
+    """Decode ``octets`` (bytes), which must be exactly one packet. Raises an MQTTError."""
     head = decode_fixed_header(octets, 0, len(octets), version, sender, limits)
     if head is None or head[2] != len(octets):
         raise MalformedPacket(f"{len(octets)} bytes that are not one packet")
@@ -69,9 +69,7 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 
 def decode_body(octets, head, version, sender, limits=DEFAULT_LIMITS):
-    """The packet that ``octets`` (bytes) hold from end to end. ``head``: the result of decode_fixed_header().
-    Raises an MQTTError.
-    """
+    """Decode the packet ``octets`` (bytes). ``head``: from decode_fixed_header(). Raises an MQTTError."""
     kind, start, end = head
     packet = kind.__new__(kind)
     reader = Reader(octets, start, end, kind.NAME, version)
@@ -89,8 +87,8 @@ def decode_body(octets, head, version, sender, limits=DEFAULT_LIMITS):
 
 
 class PublishHead(NamedTuple):
-    """Fields of a PUBLISH that has only partly arrived. ``topic``: octets, empty if ``topic_alias`` replaces
-    it. ``payload_octets``: the length of the whole payload.
+    """Fields of a PUBLISH that has only partly arrived. ``topic``: bytes, empty if ``topic_alias`` replaces
+    it. ``payload_octets``: length of the complete payload in bytes.
     """
 
     qos: int
@@ -101,7 +99,7 @@ class PublishHead(NamedTuple):
 
 
 def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
-    """The PublishHead of the packet at ``octets[at]``; None: octets missing. Raises an MQTTError."""
+    """The PublishHead of the packet at ``octets[at]``; None if bytes are missing. Raises an MQTTError."""
     end = len(octets)
     head = decode_fixed_header(octets, at, end, version, CLIENT, limits)
     if head is None:
@@ -137,7 +135,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """The offset behind the length field at ``at`` and the properties; None if the field is incomplete."""
+    """The offset behind a PUBLISH's properties; None if their length field, at ``at``, is incomplete."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)
@@ -151,8 +149,8 @@ def _after_properties(octets, at, end, packet_end):
 
 
 def last_packet(error, version, connected):
-    """The octets that a server sends before it closes because of an MQTTError; b"" if the version has no such
-    packet. ``connected``: the CONNECT was accepted.
+    """Return the bytes that a server sends before it closes because of an MQTTError; b"" if the version has
+    none. ``connected``: the CONNECT was accepted.
     """
     # Before that, the error may name the version.
     if connected:
@@ -174,12 +172,12 @@ def _code_in(packet, error):
 
 
 def fitting(octets, packet_max):
-    """``octets``, a packet, or b"" if it exceeds the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
+    """Return a packet, or b"" if it exceeds the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
     return octets if not 0 < packet_max < len(octets) else b""
 
 
 class PacketReader:
-    """Cuts a stream of octets into packets, for clients and tests; the server uses frames.PacketWalk. With
+    """Cuts a stream of bytes into packets, for clients and tests; the server uses frames.PacketWalk. With
     NO_VERSION the first packet must be a CONNECT, which sets the version.
     """
 
@@ -195,7 +193,7 @@ class PacketReader:
         self.buffer += octets
 
     def next_packet(self):
-        """The next whole packet, or None. Raises an MQTTError, after which the reader is unusable."""
+        """The next complete packet, or None. Raises an MQTTError, after which the reader is unusable."""
         head = decode_fixed_header(self.buffer, 0, len(self.buffer), self.version, self.sender, self.limits)
         if head is None or head[2] > len(self.buffer):
             return None

@@ -1,4 +1,4 @@
-"""Constants: defines numbers of MQTT that several modules need, and the limits of one packet. A leaf.
+"""Constants: numbers of MQTT that several modules need, and the limits of one packet.
 
 A compiled module imports its constants by name; its .pxd gives their C types.
 """
@@ -59,8 +59,12 @@ HEADER_MAX = 5  # the first octet and a remaining length of four
 
 
 class PacketLimits(NamedTuple):
-    """Limits of one packet. ``packet_octets`` include the fixed header; ``properties``: how many;
-    ``subscriptions``: how many filters; ``payload_octets``: of a PUBLISH (checked elsewhere).
+    """Limits of one packet.
+
+        packet_octets     bytes, the fixed header included
+        properties        number of properties
+        subscriptions     number of topic filters
+        payload_octets    bytes of a PUBLISH's payload (checked elsewhere)
     """
 
     packet_octets: int = VARIABLE_MAX + HEADER_MAX

@@ -1,4 +1,4 @@
-"""Crossing: turns topics into routing keys, and properties of MQTT into basic properties, and back. A leaf.
+"""Crossing: turns topics into routing keys, and properties of MQTT into basic properties, and back.
 
     topic <-> routing key   "/" and "." are exchanged: sensors/v1.2/t <-> sensors.v1/2.t
 
@@ -8,12 +8,12 @@ their length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic p
     QoS 0; 1 and 2           delivery_mode 1; 2, and the header x-mqtt-publish-qos
     RETAIN                   the header mqtt.retain, true
     topic                    the header mqtt.topic
-    content type             content_type; over 255 octets: the header mqtt.content-type
+    content type             content_type; over 255 bytes: the header mqtt.content-type
     payload format 1         the header mqtt.payload-format, 1
     message expiry, s        expiration, ms
-    correlation data         correlation_id; no text, or over 255 octets: the header mqtt.correlation-data
+    correlation data         correlation_id; no text, or over 255 bytes: the header mqtt.correlation-data
     response topic           the header mqtt.response-topic and, if it fits, reply_to "amq.topic.KEY", which
-                             the default exchange routes to the exchange of topics; KEY: its routing key
+                             the default exchange routes to amq.topic; KEY: its routing key
       "$default/TOPIC"       only reply_to, the routing key of TOPIC
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 
@@ -86,12 +86,12 @@ _SWAPPED = bytes.maketrans(b"/.", b"./")
 # topics and routing keys
 
 def swap(name):
-    """Exchange "/" and "." in octets: a topic becomes its routing key, and a routing key its topic."""
+    """Exchange "/" and "." in bytes: a topic becomes its routing key, and a routing key its topic."""
     return name.translate(_SWAPPED)
 
 
 def write_swapped(out, at, p, start, length):
-    """Write ``p[start:start + length]`` at ``out[at]``, "/" and "." exchanged; return the offset behind."""
+    """Copy ``p[start:start + length]`` to ``out[at]``, "/" and "." exchanged. Returns the copy's end."""
     for place in range(length):
         octet = p[start + place]
         if octet == SLASH:
@@ -103,14 +103,14 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether ``p[at:at + length]`` is a topic name or its routing key. Other messages are not for MQTT."""
+    """Return whether ``p[at:at + length]`` is a topic name, or the routing key of one."""
     return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
 
 def skip_string(p, at, end):
-    """The offset behind the string or binary data at ``p[at]``; -1 if it extends beyond ``end``."""
+    """Return the offset behind the string or binary data at ``p[at]``; -1 if it extends beyond ``end``."""
     if end - at < 2:
         return -1
     after = at + 2 + octets.be16(p, at)
@@ -118,7 +118,7 @@ def skip_string(p, at, end):
 
 
 def skip_property(p, at, end):
-    """The offset behind the property at ``p[at]`` (< ``end``); -1 if unknown or beyond ``end``."""
+    """Return the offset behind the property at ``p[at]`` (< ``end``); -1 if unknown or beyond ``end``."""
     identifier = p[at]
     at += 1
     if identifier == USER_PROPERTY:
@@ -145,7 +145,7 @@ def skip_property(p, at, end):
 
 
 def is_block(p, at, end):
-    """Whether ``p[at:end]`` are well-formed properties of a PUBLISH or a will."""
+    """Return whether ``p[at:end]`` is a well-formed list of properties of a PUBLISH or a will."""
     while at < end:
         at = skip_property(p, at, end)
         if at < 0:
@@ -154,7 +154,7 @@ def is_block(p, at, end):
 
 
 def find_property(p, at, end, identifier):
-    """The offset in ``p`` of the property's first value, in well-formed octets; -1 if absent."""
+    """Return the offset of a property's first value in the well-formed ``p[at:end]``; -1 if absent."""
     while 0 <= at < end:
         if p[at] == identifier:
             return at + 1
@@ -217,7 +217,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_fixed(self, out, at, p, routing_at, flags):
-        """Write the headers that every message gets at ``out[at]``. Returns the offset behind."""
+        """Write the headers that every message gets to ``out[at]``. Returns the offset behind them."""
         key = routing_at + 1 + p[routing_at]
         octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
         at += TOPIC_KEY_BYTES
@@ -238,7 +238,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write headers for the properties ``p[start:end]`` at ``out[at]``. Returns the offset behind."""
+        """Write headers for the MQTT properties ``p[start:end]`` at ``out[at]``. Returns their end."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -266,13 +266,13 @@ class MQTTForm(forms.Form):
 
 
 def is_short_text(p, at):
-    """Whether the binary data at ``p[at]`` is text that fits a short string."""
+    """Return whether the binary data at ``p[at]`` is text that fits an AMQP short string."""
     length = octets.be16(p, at)
     return length <= SHORT_MAX and topics.scan_text(p, at + 2, at + 2 + length) >= 0
 
 
 def is_of_default_exchange(p, at):
-    """Whether the string at ``p[at]`` is a response topic $default/..., with a topic behind the prefix."""
+    """Return whether the string at ``p[at]`` is a response topic "$default/TOPIC", with a TOPIC that fits."""
     return (
         octets.be16(p, at) > DEFAULT_EXCHANGE_BYTES
         and octets.be16(p, at) <= SHORT_MAX + DEFAULT_EXCHANGE_BYTES
@@ -295,7 +295,7 @@ def write_reply_to(out, at, p, response):
 
 
 def is_reserved(p, at, length):
-    """Whether the header name ``p[at:at + length]`` is reserved: mqtt.* or x-mqtt-publish-qos."""
+    """Return whether the header name ``p[at:at + length]`` is reserved: mqtt.* or x-mqtt-publish-qos."""
     if length >= PREFIX_BYTES and octets.same(p, at, PREFIX, 0, PREFIX_BYTES):
         return True
     return length + 1 == QOS_KEY_BYTES and octets.same(p, at, QOS_KEY, 1, length)
@@ -309,7 +309,7 @@ def write_short(out, at, p, start, length):
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header with the data at ``p[value]`` to ``out[at]``. Returns its end; ``at`` if too long."""
+    """Write a header with the data at ``p[value]`` to ``out[at]``. Returns its end, or ``at`` if too long."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -343,14 +343,14 @@ def write_milliseconds(out, at, seconds):
 # from basic properties
 
 def block_bound(properties_length):
-    """Most octets that write_block() can write for basic properties of this length."""
+    """Return the most bytes that write_block() can write for basic properties of this length."""
     # The largest growth: a boolean without a name, from 3 octets to 10.
     bound = AMQP_BYTES + 4 * properties_length
     return bound if bound < BLOCK_MAX else BLOCK_MAX
 
 
 def flags_of(p, at, length, persistent):
-    """The flags (QoS, RETAIN) of an MQTT record for a message with these valid basic properties."""
+    """Return the flags (QoS, RETAIN) of an MQTT record for a message with these valid basic properties."""
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
@@ -369,8 +369,9 @@ def flags_of(p, at, length, persistent):
 
 
 def write_block(out, at, p, start, length, expiry_s):
-    """Convert basic properties to properties of a PUBLISH, without their length, at ``out[at]`` (with room
-    for block_bound() octets). ``expiry_s``: -1 if unlimited. Returns the offset behind them; -1 if malformed.
+    """Convert basic properties to properties of a PUBLISH, without their length, at ``out[at]``. ``out`` must
+    have room for block_bound() bytes. ``expiry_s``: -1 if unlimited. Returns the offset behind the
+    properties; -1 if the basic properties are malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:
@@ -404,7 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write basic properties but headers as PUBLISH properties at ``out[at]``; return the offset behind."""
+    """Write basic properties except headers as MQTT properties at ``out[at]``. Returns their end."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -437,7 +438,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write a table's header ``key`` as a property at ``out[at]``. Returns the offset behind, or ``at``."""
+    """Write a table's header ``key`` as a property at ``out[at]``. Returns its end, or ``at`` if absent."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -451,7 +452,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write the topic in a reply_to as response topic at ``out[at]``. Returns its end; ``at``: no topic."""
+    """Write a reply_to's topic as response topic at ``out[at]``. Returns its end, or ``at``: no topic."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
@@ -468,7 +469,7 @@ def write_response_topic(out, at, limit, p, start, length):
 
 
 def write_string(out, at, limit, identifier, p, start, length):
-    """Write a property at ``out[at]``. Returns the offset behind it; ``at`` if too long or no text."""
+    """Write a property at ``out[at]``. Returns the offset behind it, or ``at`` if too long or no text."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
     if identifier != CORRELATION_DATA and topics.scan_text(p, start, start + length) < 0:
@@ -480,8 +481,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string ``p[start]`` as user property at ``out[at]``. Returns its end; ``at``: no room.
-    """
+    """Write the short string ``p[start]`` as user property at ``out[at]``. Returns its end, or ``at``."""
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
@@ -489,13 +489,13 @@ def write_amqp(out, at, limit, name, p, start):
 
 
 def write_number(out, at, limit, name, text):
-    """Write a user property of the value ``text`` at ``out[at]``. Returns its end; ``at``: does not fit."""
+    """Write a user property with the value ``text`` at ``out[at]``. Returns its end; ``at`` if too long."""
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), octets.pointer(text), 0, len(text))
 
 
 def write_user_property(out, at, limit, name, name_at, name_length, p, start, length):
-    """Write a user property at ``out[at]``. Returns the offset behind it; ``at`` if too long."""
+    """Write a user property at ``out[at]``. Returns the offset behind it, or ``at`` if it is too long."""
     if length > STRING_MAX or at + 5 + name_length + length > limit:
         return at
     out[at] = USER_PROPERTY
@@ -508,7 +508,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``; return the end."""
+    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``. Returns their end."""
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:
         length = p[table]
@@ -531,7 +531,7 @@ def write_user_properties(out, at, limit, p, table, table_end):
 
 
 def integer_of(p, at):
-    """The header value at ``p[at]`` if it is an integer, else -1."""
+    """Return the header value at ``p[at]`` if it is an integer, else -1."""
     # Values of other types are not decoded: an array may be long, and this runs once per recipient.
     if p[at] in b"bBsuIilL":
         return fields.read_value(p, at)
@@ -539,7 +539,7 @@ def integer_of(p, at):
 
 
 def text_of(p, at):
-    """The number or boolean at ``p[at]`` as text (bytes); b"" for any other type."""
+    """Return the number or boolean at ``p[at]`` as text (bytes); b"" for any other type."""
     kind = p[at]
     if kind == BOOLEAN:
         return b"true" if p[at + 1] else b"false"
@@ -554,13 +554,13 @@ FORM = MQTTForm()
 
 
 def record_flags(qos, retain, replayed=False, named=False):
-    """The flags of an MQTT record: QoS, RETAIN, REPLAYED, NAMED (has the publisher's client id)."""
+    """Return the flags of an MQTT record: QoS, RETAIN, REPLAYED, NAMED (has the publisher's client id)."""
     flags = qos << QOS_SHIFT | (RETAIN if retain else 0)
     return flags | (REPLAYED if replayed else 0) | (NAMED if named else 0)
 
 
 def qos_of(flags):
-    """The QoS at which the message of an MQTT record was published."""
+    """Return the QoS at which the message of an MQTT record was published."""
     return flags >> QOS_SHIFT & QOS_MASK
 
 
@@ -570,14 +570,13 @@ def is_acknowledged(flags):
 
 
 def with_publisher(block, client_id):
-    """A PUBLISH's properties with the publisher's client id appended, for a NAMED record."""
+    """Append the publisher's client id to a PUBLISH's properties, for a NAMED record."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 
 
 def without_publisher(block, flags):
-    """Return (properties as published, publisher's client id or None) from the properties of an MQTT record.
-    """
+    """Split an MQTT record's properties. Returns (properties as published, publisher's client id or None)."""
     if not flags & NAMED:
         return block, None
     at = block.rfind(PUBLISHER_KEY)
@@ -587,7 +586,7 @@ def without_publisher(block, flags):
 
 
 def basic_of(routing, raw, flags):
-    """A stored PUBLISH's basic properties; ``routing``, ``raw``: bytes of its record. Raises ValueError."""
+    """A stored PUBLISH's basic properties. ``routing``, ``raw``: bytes of its record. Raises ValueError."""
     p = routing + raw
     data = bytearray(FORM.basic_bound(len(raw)))
     end = FORM.write_basic(
@@ -598,7 +597,7 @@ def basic_of(routing, raw, flags):
 
 
 def block_of(raw, expiry_s=-1):
-    """Basic properties converted to properties of a PUBLISH, as bytes. Raises ValueError if malformed."""
+    """Convert basic properties to properties of a PUBLISH, as bytes. Raises ValueError if malformed."""
     data = bytearray(block_bound(len(raw)))
     end = write_block(octets.pointer(data), 0, octets.pointer(raw), 0, len(raw), expiry_s)
     if end < 0:
@@ -607,10 +606,10 @@ def block_of(raw, expiry_s=-1):
 
 
 def is_block_of(raw):
-    """Whether ``raw`` (bytes) has well-formed properties of a PUBLISH or a will."""
+    """Return whether ``raw`` (bytes) is a well-formed list of properties of a PUBLISH or a will."""
     return is_block(octets.pointer(raw), 0, len(raw))
 
 
 def flags_of_basic(raw, persistent):
-    """The flags of an MQTT record for a message with well-formed basic properties ``raw`` (bytes)."""
+    """Return the flags of an MQTT record for a message with well-formed basic properties ``raw`` (bytes)."""
     return flags_of(octets.pointer(raw), 0, len(raw), persistent)

@@ -1,4 +1,4 @@
-"""Errors: classes for faults of a packet, with the reason code that reports each (MQTT 5 §4.13). A leaf.
+"""Errors: classes for faults of a packet, with the reason code that reports each (MQTT 5 §4.13).
 
 Each fault ends the connection. In MQTT 5, CONNACK or DISCONNECT contains the reason; in MQTT 3.1 and 3.1.1
 the server only closes, unless a CONNECT's fault has a return code (codec.last_packet).
@@ -12,13 +12,13 @@ SHOWN_MAX = 64
 
 
 def shown(text):
-    """A peer's text for use in an error text: quoted, short, without control characters."""
+    """Return a peer's text for use in an error text: quoted, short, without control characters."""
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
 class MQTTError(Exception):
-    """A fault of a packet, which is refused. From a CONNECT: ``version``, its protocol version or 0, and
-    ``packet_max``, its maximum packet size (0: any).
+    """A fault of a packet, which is refused. Errors of a CONNECT have its protocol ``version`` (or 0), and
+    its maximum packet size ``packet_max`` (0: any).
     """
 
     reason_code = reason_codes.UNSPECIFIED_ERROR
@@ -31,7 +31,6 @@ class MQTTError(Exception):
 
     @property
     def name(self):
-        """The name of the error's reason code."""
         packet = DISCONNECT if reason_codes.may_carry(DISCONNECT, self.reason_code) else CONNACK
         return reason_codes.name_of(packet, self.reason_code)
 
@@ -40,7 +39,7 @@ class MQTTError(Exception):
 
 
 class MalformedPacket(MQTTError):
-    """The octets of a packet cannot be parsed."""
+    """The bytes of a packet cannot be parsed."""
 
     reason_code = reason_codes.MALFORMED_PACKET
 
@@ -70,7 +69,7 @@ class TopicAliasInvalid(MQTTError):
 
 
 class PacketTooLarge(MQTTError):
-    """A packet has more octets than this side accepts."""
+    """A packet has more bytes than this side accepts."""
 
     reason_code = reason_codes.PACKET_TOO_LARGE
 

@@ -1,8 +1,8 @@
-"""Fields: decodes and encodes the data types of MQTT (MQTT 5 §1.5). A leaf.
+"""Fields: decodes and encodes the data types of MQTT (MQTT 5 §1.5).
 
     Byte, Two Byte Integer, Four Byte Integer   big-endian
-    Variable Byte Integer                       1 to 4 octets of 7 bits, lowest first; bit 7: another follows
-    UTF-8 Encoded String, Binary Data           u16 length, octets
+    Variable Byte Integer                       1 to 4 bytes of 7 bits, lowest first; bit 7: another follows
+    UTF-8 Encoded String, Binary Data           u16 length, bytes
     UTF-8 String Pair                           two strings
 """
 from struct import Struct
@@ -15,7 +15,7 @@ _TWO, _FOUR = Struct(">H"), Struct(">I")
 
 class Reader:
     """Decodes fields one after the other from ``octets`` (bytes), from ``at`` to ``end``. ``packet``: the
-    packet's name, for errors. Refuses overlong integers from MQTT 5 on. Raises MalformedPacket if octets are
+    packet's name, for errors. Refuses overlong integers from MQTT 5 on. Raises MalformedPacket if bytes are
     missing.
     """
 
@@ -32,7 +32,7 @@ class Reader:
         return self.at < self.end
 
     def fault(self, text: str) -> MalformedPacket:
-        """A new MalformedPacket with this text, for the caller to raise."""
+        """Return a new MalformedPacket with this text, for the caller to raise."""
         return MalformedPacket(f"{self.packet}: {text}")
 
     # A CONNECT has a dozen fields, so the usual kinds of field take one call each.
@@ -64,7 +64,7 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what: str) -> int:
-        """A Variable Byte Integer. From MQTT 5 on it must have the fewest octets [MQTT-1.5.5-1]."""
+        """Read a Variable Byte Integer. From MQTT 5 on it must have the fewest bytes [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
             octet = self.byte(what)
@@ -79,7 +79,7 @@ class Reader:
         return value
 
     def utf8_string(self, what: str) -> str:
-        """A UTF-8 Encoded String: well-formed, no surrogates [MQTT-1.5.4-1], no U+0000 [MQTT-1.5.4-2]."""
+        """Read a UTF-8 Encoded String: well-formed, no surrogates, no U+0000 [MQTT-1.5.4-1, MQTT-1.5.4-2]."""
         octets = self.binary_data(what)
         try:
             text = octets.decode("utf-8")
@@ -101,18 +101,17 @@ class Reader:
         return bytes(octets[at:end])
 
     def utf8_string_pair(self, what: str) -> tuple[str, str]:
-        """A UTF-8 String Pair, as (name, value)."""
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
     def part(self, count: int, what: str) -> "Reader":
-        """A new Reader for the next ``count`` octets, which this Reader skips."""
+        """Return a new Reader for the next ``count`` bytes, which this Reader skips."""
         start = self.at
         self.take(count, what)
         return Reader(self.octets, start, self.at, self.packet, self.version)
 
 
 def variable_byte_integer(value):
-    """The octets of a Variable Byte Integer. Raises ValueError if the value is too large."""
+    """Encode a Variable Byte Integer. Raises ValueError if the value is too large."""
     if not 0 <= value <= VARIABLE_MAX:
         raise ValueError(f"{value} does not fit a variable byte integer")
     octets = bytearray()
@@ -136,20 +135,20 @@ def four_byte_integer(value):
 
 
 def binary_data(octets):
-    """The octets of Binary Data. Raises ValueError over 65,535 octets."""
+    """Encode Binary Data. Raises ValueError over 65,535 bytes."""
     if len(octets) > STRING_MAX:
         raise ValueError(f"{len(octets)} bytes do not fit a string or binary data")
     return _TWO.pack(len(octets)) + octets
 
 
 def utf8_string(text):
-    """The octets of a UTF-8 Encoded String. Raises ValueError for U+0000, surrogates, over 65,535 octets."""
+    """Encode a UTF-8 Encoded String. Raises ValueError for U+0000, for surrogates and over 65,535 bytes."""
     if "\0" in text:
         raise ValueError("a string contains U+0000")
     return binary_data(text.encode("utf-8"))
 
 
 def utf8_string_pair(pair):
-    """The octets of a UTF-8 String Pair from (name, value). Raises ValueError for an invalid string."""
+    """Encode (name, value) as a UTF-8 String Pair. Raises ValueError for an invalid string."""
     name, value = pair
     return utf8_string(name) + utf8_string(value)

@@ -1,7 +1,7 @@
 """Frames: walks a read buffer packet by packet, and writes packets into an output buffer, without an object
 per packet.
 
-For the fast path (mqtt.server.fast_lane). PacketWalk finds the whole packets in a buffer. PacketWalk also
+For the fast path (mqtt.server.fast_lane). PacketWalk finds the complete packets in a buffer. PacketWalk also
 finds the fields of a well-formed PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP, and marks the packet ``plain``.
 Every other packet is left to the codec (PacketWalk.decode), which reports its faults. No I/O; never keeps the
 buffer beyond a read.
@@ -22,7 +22,7 @@ ROOM, ROOM_KEPT = 160, 4096
 
 
 def first_octets(version, sender):
-    """A table of 256 octets: 1 for each octet that may begin a packet of the sender, else 0."""
+    """Return a table of 256 bytes: 1 for each byte that may begin a packet of the sender, else 0."""
     allowed = bytearray(256)
     for first in range(256):
         try:
@@ -37,7 +37,7 @@ _first_octets: dict = {}
 
 
 class PacketWalk:
-    """Finds the packets and their fields in the read buffer of one connection; reused for every read.
+    """Finds the packets and their fields in the read buffer of one connection. Reused for every read.
 
     Offsets are into the buffer and hold until the next call of ``next_packet``. A packet lies from ``at`` to
     ``position``, its variable header from ``start``. A plain acknowledgement has ``packet_identifier``, and
@@ -78,7 +78,7 @@ class PacketWalk:
         self.forget_properties(0)
 
     def know(self, topic):
-        """Remember a valid topic that is likely to recur; ``is_known`` marks a PUBLISH with this topic."""
+        """Remember a valid topic that is likely to recur. ``is_known`` marks a PUBLISH with this topic."""
         self.known = topic
 
     def set_version(self, version):
@@ -95,7 +95,7 @@ class PacketWalk:
         self.property_max = limits.properties
 
     def begin(self, buffer, start, end):
-        """Begin with the octets ``buffer[start:end]``; the caller must keep the buffer until finish()."""
+        """Begin with ``buffer[start:end]``. The caller must keep the buffer until finish()."""
         if not 0 <= start <= end <= len(buffer):
             raise IndexError("more bytes than the buffer holds")
         self.buffer = buffer
@@ -104,13 +104,13 @@ class PacketWalk:
         self.end = end
 
     def finish(self):
-        """Release the buffer; returns the offset behind the last whole packet."""
+        """Release the buffer. Returns the offset behind the last complete packet."""
         self.buffer = None
         self.end = self.position
         return self.position
 
     def next_packet(self):
-        """The next whole packet's type; 0: there is none. Raises an MQTTError for a bad fixed header."""
+        """Find the next whole packet. Returns its type, or 0. Raises an MQTTError for a bad fixed header."""
         p = self.p
         at = self.position
         end = self.end
@@ -162,12 +162,11 @@ class PacketWalk:
         raise AssertionError("the walk refuses what the codec accepts")
 
     def decode(self):
-        """The packet found last, as a Packet object. Raises an MQTTError."""
+        """Return the packet found last, as a Packet object. Raises an MQTTError."""
         raw = bytes(self.buffer[self.at:self.position])
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
-        """A copy of ``length`` octets from offset ``at`` of the buffer."""
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
@@ -208,7 +207,7 @@ class PacketWalk:
         return True
 
     def forget_properties(self, at):
-        """Set the attributes of a packet without properties; ``at``: where properties would begin."""
+        """Set the attributes of a packet without properties. ``at``: where properties would begin."""
         self.properties_at = at
         self.properties_length = self.topic_alias = 0
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
@@ -264,7 +263,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """The offset behind the string at ``p[at]``; -1 if scan_text() finds bits not ``accepted``."""
+        """Return the offset behind the string at ``p[at]``; -1 if scan_text() finds bits not ``accepted``."""
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -272,14 +271,14 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """The offset behind the binary data at ``p[at]``; -1 if octets are missing."""
+        """Return the offset behind the binary data at ``p[at]``; -1 if bytes are missing."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind, or -1."""
+        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind it, or -1."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:
@@ -307,7 +306,7 @@ class PacketWalk:
 
 
 def variable_size(value):
-    """Number of octets of a value as variable byte integer."""
+    """Return the number of bytes of a value as variable byte integer."""
     if value < 128:
         return 1
     if value < 16384:
@@ -316,7 +315,7 @@ def variable_size(value):
 
 
 def put_variable(out, at, value):
-    """Write a variable byte integer at ``out[at]``; returns the offset behind it."""
+    """Write a variable byte integer at ``out[at]``. Returns the offset behind it."""
     while value > 0x7F:
         out[at] = value & 0x7F | 0x80
         value >>= 7
@@ -326,7 +325,7 @@ def put_variable(out, at, value):
 
 
 def publish_body(version, qos, topic_length, properties_length, payload_length):
-    """The remaining length field of a PUBLISH: its octets behind the fixed header."""
+    """Return the number of bytes of a PUBLISH behind the fixed header (its remaining length)."""
     size = 2 + topic_length + payload_length
     if qos:
         size += 2
@@ -336,7 +335,7 @@ def publish_body(version, qos, topic_length, properties_length, payload_length):
 
 
 def publish_size(version, qos, topic_length, properties_length, payload_length):
-    """Octets of a whole PUBLISH. ``properties_length``: of all properties, ignored before MQTT 5."""
+    """Return the size of a complete PUBLISH in bytes. Before MQTT 5 ``properties_length`` is ignored."""
     size = publish_body(version, qos, topic_length, properties_length, payload_length)
     return 1 + variable_size(size) + size
 
@@ -344,8 +343,9 @@ def publish_size(version, qos, topic_length, properties_length, payload_length):
 def write_publish_head(
         out, at, version, flags, topic, topic_at, topic_length, packet_identifier, properties_length,
         payload_length):
-    """Write a PUBLISH at ``out[at]`` up to and including the length of its properties. Returns the offset
-    behind it, where properties and payload belong. ``flags``: DUP, QoS and RETAIN as in the first octet.
+    """Write a PUBLISH at ``out[at]`` up to the length of its properties. Returns the offset behind that
+    length. The caller writes properties and payload there. ``flags``: DUP, QoS and RETAIN as in the first
+    byte.
     """
     out[at] = 0x30 | flags
     at = put_variable(
@@ -362,8 +362,8 @@ def write_publish_head(
 
 
 def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code):
-    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (``kind`` is the type; 4 or 5 octets) at ``out[at]``. Returns
-    the offset behind it. Before MQTT 5 the reason code is left out.
+    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (4 or 5 bytes) at ``out[at]``. Returns the offset behind it.
+    ``kind``: the packet type. Before MQTT 5 the reason code is left out.
     """
     out[at] = kind << 4 | (2 if kind == PUBREL else 0)
     octets.put_be16(out, at + 2, packet_identifier)
@@ -376,7 +376,7 @@ def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code
 
 
 def encode_publish(version, flags, topic, packet_identifier, properties, payload):
-    """A PUBLISH as bytes. Topic, properties (without their length) and payload are unchecked octets."""
+    """Encode a PUBLISH. Topic, properties (without their length) and payload are bytes and not checked."""
     topic_length = len(topic)
     properties_length = len(properties) if version >= MQTT_5 else 0
     payload_length = len(payload)
@@ -396,7 +396,7 @@ def encode_publish(version, flags, topic, packet_identifier, properties, payload
 
 
 def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP as bytes."""
+    """Encode a PUBACK, PUBREC, PUBREL or PUBCOMP."""
     packet = bytearray(ANSWER_MAX)
     out = octets.pointer(packet)
     at = write_acknowledgement(out, 0, version, kind, packet_identifier, reason_code)
@@ -404,7 +404,7 @@ def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
 
 
 class Acknowledgements:
-    """Gathers acknowledgements to send together. ``used``: octets gathered since take()."""
+    """Gathers acknowledgements to send together. ``used``: bytes gathered since take()."""
 
     __slots__ = ("version", "used", "room", "answers", "at")
 
@@ -422,7 +422,6 @@ class Acknowledgements:
             self.at, self.used, self.version, kind, packet_identifier, reason_code)
 
     def take(self):
-        """Remove all acknowledgements and return them as bytes."""
         taken = bytes(self.answers[:self.used])
         self.used = 0
         if self.room > ROOM_KEPT:

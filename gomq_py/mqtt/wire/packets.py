@@ -1,5 +1,4 @@
-"""Packets: decodes and encodes the fifteen control packets of MQTT 3.1, 3.1.1 and 5, as objects. No I/O, a
-leaf.
+"""Packets: decodes and encodes the fifteen control packets of MQTT 3.1, 3.1.1 and 5, as objects. No I/O.
 
 A packet is (MQTT 5 §2)
 
@@ -33,7 +32,7 @@ FILTERS_OCTETS_MAX = 1 << 20
 
 
 class Decoding(NamedTuple):
-    """Context for decoding a packet: version, sender, limits, and flags of its first octet."""
+    """Context for decoding a packet. ``flags``: lower half of the packet's first byte."""
 
     version: int
     sender: str
@@ -42,10 +41,12 @@ class Decoding(NamedTuple):
 
 
 class Packet:
-    """Base class of all packets. ``FIELDS``: a tuple of (name, default) of each field.
+    """Base class of all packets.
 
-    ``FLAGS``: the lower half of the first octet; ``SENDERS``: the sides that may send the packet; ``SINCE``:
-    the first version that has the packet.
+        FIELDS     a tuple of (name, default) of each field
+        FLAGS      the lower half of the first byte
+        SENDERS    the sides that may send the packet
+        SINCE      the first version that has the packet
     """
 
     TYPE = 0
@@ -72,11 +73,11 @@ class Packet:
             raise TypeError(f"{self.NAME} has no field {', '.join(sorted(values))}")
 
     def flags(self) -> int:
-        """The lower half of the packet's first octet."""
+        """Return the lower half of the packet's first byte."""
         return self.FLAGS
 
     def encode(self, version: int) -> bytes:
-        """The packet's octets. Raises ValueError or struct.error for values that do not fit."""
+        """Return the packet's bytes. Raises ValueError or struct.error for values that do not fit."""
         body = self.body(version)
         return bytes((self.TYPE << 4 | self.flags(),)) + fields.variable_byte_integer(len(body)) + body
 
@@ -111,8 +112,8 @@ class Will(NamedTuple):
 
 
 class ConnectPacket(Packet):
-    """CONNECT. ``clean_start`` is 3.1.1's clean session. None: a field that was not sent. ``is_bridge``: the
-    client is a Mosquitto bridge before MQTT 5, which must not get its own publishes back.
+    """CONNECT. A field that was not sent is None. ``clean_start`` is 3.1.1's clean session. ``is_bridge``:
+    the client is a Mosquitto bridge before MQTT 5, which must not get its own publishes back.
     """
 
     TYPE, NAME, SENDERS = CONNECT, "CONNECT", frozenset((CLIENT,))
@@ -145,7 +146,7 @@ class ConnectPacket(Packet):
 
     @property
     def maximum_packet_size(self):
-        """Octets of the largest packet that the client accepts; 0: any. Known after the properties."""
+        """Size in bytes of the largest packet that the client accepts; 0: any size."""
         return self.properties.get("maximum_packet_size", 0)
 
     def _take_header(self, reader, how):
@@ -208,7 +209,7 @@ class ConnectPacket(Packet):
 
 
 def _name(reader, what):
-    """Read a string, and refuse control characters, because it will be in logs and queue names."""
+    """Read a string. Refuses control characters, because the string will be in logs and queue names."""
     text = reader.utf8_string(what)
     if fault := topics.text_fault(what, text):
         raise reader.fault(fault)
@@ -337,7 +338,7 @@ class PubcompPacket(_Acknowledgement):
 
 
 class Subscription(NamedTuple):
-    """A filter of a SUBSCRIBE with its options; before MQTT 5 ``qos`` only."""
+    """A topic filter of a SUBSCRIBE with its options. Before MQTT 5 only ``qos`` is sent."""
 
     topic_filter: str
     qos: int = 0
@@ -373,7 +374,7 @@ class SubscribePacket(Packet):
 
 
 def _filters(reader: Reader, packet: Packet, how: Decoding) -> Any:
-    """A generator of the filters of a SUBSCRIBE or UNSUBSCRIBE; the caller reads the options after each."""
+    """A generator of a SUBSCRIBE's or UNSUBSCRIBE's topic filters. The caller reads options after each."""
     if reader.end - reader.at > FILTERS_OCTETS_MAX:
         raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} bytes")
     if not reader:
@@ -459,7 +460,7 @@ class UnsubackPacket(SubackPacket):
 
 
 class PingreqPacket(Packet):
-    """PINGREQ: the client shows that it is alive; requests PINGRESP."""
+    """PINGREQ: the client shows that it is alive, and requests PINGRESP."""
 
     TYPE, NAME, SENDERS = PINGREQ, "PINGREQ", frozenset((CLIENT,))
 
@@ -529,7 +530,7 @@ PACKETS = {
 
 
 def check_flags(packet, flags, version):
-    """Raise MalformedPacket if ``packet`` (a class) may not have these fixed header flags [MQTT-2.1.3-1]."""
+    """Raise MalformedPacket if a packet class may not have these fixed header flags [MQTT-2.1.3-1]."""
     if packet.TYPE == PUBLISH:
         if flags & 6 == 6:
             raise MalformedPacket("PUBLISH with QoS 3")  # [MQTT-3.3.1-4]

@@ -1,4 +1,4 @@
-"""Properties: decodes, encodes and checks the properties of MQTT 5 (§2.2.2), by one table. A leaf.
+"""Properties: decodes, encodes and checks the properties of MQTT 5 (§2.2.2), by one table.
 
 On the wire: the length of all properties (a variable byte integer), then identifier and value of each. In
 Python: a dict of values by name; a property that may repeat has a list of values in their order.
@@ -34,9 +34,12 @@ UTF8_STRING_PAIR = Type("UTF-8 String Pair", fields.Reader.utf8_string_pair, fie
 
 
 class Property(NamedTuple):
-    """A property of MQTT 5. ``packets``: packet types that may have it; ``repeats``: packet types that may
-    have it several times. ``check(name, value)`` raises an MQTTError for a bad value; ``senders``: {packet
-    type: the only side that may send the property}.
+    """A property of MQTT 5.
+
+        packets              packet types that may have it
+        repeats              packet types that may have it several times
+        check(name, value)   raises an MQTTError for a bad value
+        senders              {packet type: the only side that may send the property}
     """
 
     identifier: int

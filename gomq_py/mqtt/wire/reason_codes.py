@@ -1,4 +1,4 @@
-"""Reason codes: MQTT 5's codes with their names and packets (§2.4), and MQTT 3.1.1's return codes. A leaf."""
+"""Reason codes: MQTT 5's codes with their names and packets (§2.4), and MQTT 3.1.1's return codes."""
 from gomq_py.mqtt.wire.constants import (
     AUTH, CONNACK, DISCONNECT, MQTT_5, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK,
 )
@@ -108,19 +108,19 @@ _RETURN_CODES = {
 
 
 def may_carry(packet, code, version=MQTT_5):
-    """Whether a packet of this type may have this reason code."""
+    """Return whether a packet of this type may have this reason code."""
     if version >= MQTT_5:
         return (packet, code) in _NAMES
     return code in _RETURN_CODE_NAMES.get(packet, {})
 
 
 def name_of(packet, code, version=MQTT_5):
-    """The code's name in a packet of this type, or a text with its number if it is unnamed."""
+    """Return the code's name in a packet of this type, or a text with its number if the code has no name."""
     if version >= MQTT_5:
         return _NAMES.get((packet, code), f"reason code 0x{code:02X}")
     return _RETURN_CODE_NAMES.get(packet, {}).get(code, f"return code {code}")
 
 
 def connack_return_code(code):
-    """CONNACK's return code before MQTT 5 for a reason code; None: close without a CONNACK."""
+    """Return CONNACK's return code before MQTT 5 for a reason code; None: close without a CONNACK."""
     return _RETURN_CODES.get(code)

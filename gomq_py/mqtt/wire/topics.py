@@ -1,5 +1,5 @@
 """Topics: checks topic names, filters and shared subscriptions, matches names and filters, and checks strings
-without objects (MQTT 5 §1.5.4, §4.7, §4.8.2). A leaf.
+without objects (MQTT 5 §1.5.4, §4.7, §4.8.2).
 
 A message is published to a topic name; a subscription names a topic filter. Both are levels separated by
 ``/``; a level may be empty. ``+`` stands for one level, ``#`` at the end for any number of levels, including
@@ -30,7 +30,7 @@ ILL_FORMED, WILDCARD, CONTROL = -1, 1, 2
 
 
 def topic_name_fault(name):
-    """Error text if ``name``, UTF-8 without U+0000, is no topic name; otherwise ""."""
+    """Return an error text if ``name`` (UTF-8 without U+0000) is not a valid topic name; otherwise ""."""
     if not name:
         return "a topic name is at least one character long"  # [MQTT-4.7.3-1]
     if SINGLE_LEVEL in name or MULTI_LEVEL in name:
@@ -39,14 +39,14 @@ def topic_name_fault(name):
 
 
 def is_topic_name(text):
-    """Whether any text, not only a valid string of MQTT, is a topic name."""
+    """Return whether a text is a valid topic name. Accepts any text, not only valid strings of MQTT."""
     if text.isascii() and text.isprintable():  # nearly all are; a search for control characters costs more
         return 0 < len(text) <= STRING_MAX and SINGLE_LEVEL not in text and MULTI_LEVEL not in text
     return not topic_name_fault(text) and "\0" not in text
 
 
 def topic_filter_fault(topic_filter):
-    """Error text if a text is no topic filter; otherwise ""."""
+    """Return an error text if a text is not a valid topic filter; otherwise ""."""
     if not topic_filter:
         return "a topic filter is at least one character long"  # [MQTT-4.7.3-1]
     if MULTI_LEVEL in topic_filter or SINGLE_LEVEL in topic_filter:
@@ -62,7 +62,9 @@ def topic_filter_fault(topic_filter):
 
 
 def text_fault(what, text):
-    """Error text if ``text`` has forbidden characters, otherwise "". ``what``: the name of ``text`` in it."""
+    """Return an error text if ``text`` is too long or has forbidden characters, otherwise "". ``what``: the
+    name of ``text`` in the error text.
+    """
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
@@ -71,19 +73,17 @@ def text_fault(what, text):
 
 
 def is_broker_topic(topic):
-    """Whether only the broker may publish to a topic name (octets), such as most topics below $SYS/."""
+    """Return whether only the broker may publish to a topic name (bytes), such as most topics below $SYS/."""
     return topic.startswith(_OF_BROKER) and _BRIDGE_STATE.fullmatch(topic) is None
 
 
 def is_shared(topic_filter):
-    """Whether a filter is of a shared subscription: begins with $share/."""
+    """Return whether a topic filter is of a shared subscription: it begins with $share/."""
     return topic_filter.startswith(SHARE_PREFIX)
 
 
 def shared_fault(topic_filter):
-    """Check the share name of a filter that begins with $share/, and that a filter follows the share name.
-    Returns the error text, or "" without a fault.
-    """
+    """Error text if a filter that begins with $share/ lacks a valid share name or a filter; otherwise ""."""
     share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     if not share_name:
         return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]
@@ -103,17 +103,17 @@ def split_shared(topic_filter):
 
 
 def swapped(text):
-    """The text with "/" and "." exchanged: a topic becomes its routing key, a routing key its topic."""
+    """Exchange "/" and "." in a text: a topic becomes its routing key, a routing key its topic."""
     return text.translate(_SWAP)
 
 
 def binding_key(topic_filter):
-    """The topic exchange's binding key for a filter that is not shared."""
+    """Return the binding key of a topic exchange for an unshared topic filter."""
     return swapped(topic_filter).replace(SINGLE_LEVEL, "*")
 
 
 def matches(topic_filter, topic_name):
-    """Whether an unshared filter matches a topic name. Both are str, or both bytes."""
+    """Return whether an unshared filter matches a topic name. Both are str, or both bytes."""
     if isinstance(topic_filter, bytes):
         # Any decoding will do: only / + # $ matter, and no other character's octets contain them.
         topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
@@ -151,8 +151,8 @@ def matches(topic_filter, topic_name):
 
 
 def scan_text(p, at, end):
-    """ILL_FORMED if ``p[at:end]`` is no UTF-8 or has U+0000; otherwise the bits WILDCARD and CONTROL, each
-    set if such characters occur.
+    """Check ``p[at:end]``. Returns ILL_FORMED if it is no UTF-8 or has U+0000. Otherwise returns the bits
+    WILDCARD and CONTROL, each set if such characters occur.
     """
     found = 0
     while at < end:
