@@ -1,10 +1,10 @@
-"""Budget: limits the octets that all connections of a hub hold together.
+"""Budget: limits the bytes that all connections of a hub hold together.
 
 BodyBudget is for message bodies being received, LargeOutput for large messages being sent. A budget counts
-octets and stores none. A holder is a body or consumer that holds octets; an account is a user in a virtual
+bytes and stores none. A holder is a body or consumer that holds bytes; an account is a user in a virtual
 host.
 
-The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most``,
+The first ``limit`` bytes go to everybody, first come, first served. The bytes from ``limit`` to ``most``,
 the reserve, go only to holders within their share. An account's share is half of what is left of the reserve.
 A connection's share is an eighth of what is left of the first half of the reserve. A holder beyond its share
 waits. While any holder waits, the holders beyond their share must make progress at a least speed; the
@@ -36,7 +36,7 @@ class Held:
     """The ``octets`` that one holder (a body or consumer) has. They also count for the connection ``output``
     and the ``account``.
 
-    ``progress``: octets received or sent for the holder up to the time ``since_s``. ``speed``: progress per
+    ``progress``: bytes received or sent for the holder up to the time ``since_s``. ``speed``: progress per
     second before ``since_s``, as a part of ``octets``, or None.
     """
 
@@ -51,7 +51,7 @@ class Held:
 
 
 class Budget:
-    """Counts the octets that holders have: in all (``held``), by connection and by account (user in a vhost).
+    """Counts the bytes that holders have: in all (``held``), by connection and by account (user in a vhost).
 
     A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
     account), ``resume_held()``, called when a waiter should try again, and ``give_up(why)``, which closes its
@@ -103,7 +103,7 @@ class Budget:
         self._of_account[held.account] = self._of_account.get(held.account, 0) + octets
 
     def _let_go(self, holder):
-        """Take a holder's octets out of all counts. Returns False if the holder had none."""
+        """Take a holder's bytes out of all counts. Returns False if the holder had none."""
         held = self._holders.pop(holder, None)
         if held is None:
             return False
@@ -195,14 +195,14 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether waiters need octets that holders have now."""
+        """Whether waiters need bytes that holders have now."""
         return bool(self._waiting)
 
     def _call_next(self):
         """Resume waiters; the timer calls this while there are waiters. True: call again at once."""
 
     def _progress(self, holder, held):
-        """The number of octets received or sent for the holder so far, to compute its speed."""
+        """The number of bytes received or sent for the holder so far, to compute its speed."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
@@ -210,7 +210,7 @@ class Budget:
         raise NotImplementedError
 
     def _let_go_of(self, holder):
-        """Free the octets of a holder whose connection give_up() has closed, and resume waiters."""
+        """Free the bytes of a holder whose connection give_up() has closed, and resume waiters."""
         raise NotImplementedError
 
     def _why(self, held, speed):
@@ -225,7 +225,7 @@ def _subtract(sums, key, octets):
 
 
 class BodyBudget(Budget):
-    """Limits the octets of message bodies that have been received in part, over all connections of a hub.
+    """Limits the bytes of message bodies that have been received in part, over all connections of a hub.
     Complete messages that wait to be stored also count.
 
     From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
@@ -271,7 +271,7 @@ class BodyBudget(Budget):
         return ""
 
     def release(self, body):
-        """Free the octets of a body that is complete or will not end, and resume bodies that wait."""
+        """Free the bytes of a body that is complete or will not end, and resume bodies that wait."""
         self.forget(body)
         if not self._let_go(body):
             return
@@ -392,14 +392,14 @@ class BodyBudget(Budget):
 
 
 class LargeOutput(Budget):
-    """Limits the octets of large messages that clients have not read yet, over all connections of a hub.
+    """Limits the bytes of large messages that clients have not read yet, over all connections of a hub.
 
     Delivery calls admit() before it copies a message larger than the hub's output buffer, or sends one from
     its file. A copy stays until the socket has taken it. The last quarter of the limit is only for consumers
     within their share of it; other consumers wait, and clients that read too slowly meanwhile are
     disconnected. If no other copy exists, a copy of any size is admitted. If no waiter has been admitted for
     ``2 * WINDOW_S``, one copy is admitted beyond the limit and counts in no share. A consumer's progress is
-    the octets that its ``output`` has sent.
+    the bytes that its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):

@@ -1,6 +1,6 @@
 """Hub buffers: one input and one output buffer for all connections of a hub, and buffers for large bodies.
 
-Their contents do not outlive a switch of greenlets: a connection copies its unfinished octets out before the
+Their contents do not outlive a switch of greenlets: a connection copies its unfinished bytes out before the
 next connection is served. BodyBuffers keeps buffers for later bodies, because a mebibyte of fresh memory
 costs 256 page faults. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped
 when no body has come for KEPT_MS. An idle hub runs no timer. The body budget (hub.budget) limits the octets.
@@ -48,8 +48,8 @@ STEP_OCTETS = 256 * 1024
 class HubBuffers:
     """The input buffer and the output buffer that all connections of a hub share.
 
-        input           its first ``reserve`` octets are for the beginning of a frame whose rest is read next
-        flood_room      all octets behind the reserve; a connection reads into them in a flood
+        input           its first ``reserve`` bytes are for the beginning of a frame whose rest is read next
+        flood_room      all bytes behind the reserve; a connection reads into them in a flood
         input_room      the part of flood_room, ``input_octets``, for usual reads
         first_room      a smaller part of flood_room, for new clients
         full_reads      number of reads that filled ``input_octets``
@@ -148,7 +148,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """Return a Lent buffer of at least so many octets, whose content is undefined. Raises OSError."""
+        """Return a Lent buffer of at least so many bytes, whose content is undefined. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept
@@ -166,11 +166,11 @@ class BodyBuffers:
         return lent
 
     def kept_octets(self):
-        """Number of octets in buffers that are kept for reuse, lent out or free."""
+        """Number of bytes in buffers that are kept for reuse, lent out or free."""
         return sum(len(buffer) for buffer, _ in self._kept)
 
     def _make_room(self, octets):
-        """Drop free buffers, oldest first, until a new buffer of so many octets can be kept."""
+        """Drop free buffers, oldest first, until a new buffer of so many bytes can be kept."""
         for kept in list(self._kept):
             if self.kept_octets() + octets <= KEPT_OCTETS or octets > KEPT_OCTETS:
                 break

@@ -1,8 +1,8 @@
 """Lingering close: ends sockets whose peer may still be writing.
 
-Closing a socket while octets of its peer are unread, or on their way, resets the connection: the peer's next
-write fails, and octets that the peer has not read yet, such as the answer to its close, may be lost. So the
-broker ends its own side, then reads and drops the peer's octets until the peer closes, too. Time, octets and
+Closing a socket while bytes of its peer are unread, or on their way, resets the connection: the peer's next
+write fails, and bytes that the peer has not read yet, such as the answer to its close, may be lost. So the
+broker ends its own side, then reads and drops the peer's bytes until the peer closes, too. Time, bytes and
 number of sockets are limited.
 """
 from collections.abc import Callable
@@ -96,7 +96,7 @@ class Lingering:
         gevent.killall(list(self._greenlets), block=False)
 
     def _discard(self, socket: Any) -> None:
-        """Read and drop octets until the peer closes or the limit is reached. May switch."""
+        """Read and drop bytes until the peer closes or the limit is reached. May switch."""
         left = self._octets
         while left > 0:
             count = len(socket.recv(READ_OCTETS))
@@ -159,7 +159,7 @@ class _Watched:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket. Later reads of a TLS socket return octets that are still
+    """Shut down the writing half of a gevent socket. Later reads of a TLS socket return bytes that are still
     encrypted.
     """
     # A TLS peer first gets a close_notify, because it may take its absence for an attack.

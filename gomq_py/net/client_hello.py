@@ -1,7 +1,7 @@
-"""ClientHello: reads the host name that a TLS client wants, from octets that stay on the socket.
+"""ClientHello: reads the host name that a TLS client wants, from bytes that stay on the socket.
 
 OpenSSL gives the name only in the handshake, too late to choose versions, ciphers and the need for a client
-certificate. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so every length
+certificate. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these bytes, so every length
 is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
 """
 from typing import Any
@@ -15,11 +15,11 @@ LOOK_OCTETS = 16 * 1024
 
 
 class Incomplete(Exception):
-    """Raised when more octets are needed to find the host name in a TLS ClientHello."""
+    """Raised when more bytes are needed to find the host name in a TLS ClientHello."""
 
 
 def asked_host(connection: Any) -> str:
-    """Return the host name in the ClientHello on the socket, in lower case, or "". The octets stay on the
+    """Return the host name in the ClientHello on the socket, in lower case, or "". The bytes stay on the
     socket. The caller limits the time. May switch.
     """
     seen = -1
@@ -89,7 +89,7 @@ def _host_name(names: "_Octets") -> str:
 
 
 class _Octets:
-    """Reads numbers and slices of some octets, one after the other; raises ValueError past the end."""
+    """Reads numbers and slices of some bytes, one after the other; raises ValueError past the end."""
 
     def __init__(self, data: bytes):
         self._data = data

@@ -36,7 +36,7 @@ def read_ahead(ssl_object: Any) -> int:
 
 
 def take_turns(ssl_object: Any) -> None:
-    """Let a read of ``ssl_object`` raise SSLWantReadError if only octets for OpenSSL itself have come."""
+    """Let a read of ``ssl_object`` raise SSLWantReadError if only bytes for OpenSSL itself have come."""
     # Such as a change of keys; by default the read would wait for more.
     library = _library()
     if library is not None and _is_known(ssl_object):
@@ -54,7 +54,7 @@ def end_writing(ssl_object: Any) -> bool:
 
 
 def has_pending(connection: int) -> Callable[[], int]:
-    """Return a function that returns 1 if OpenSSL holds unread octets, even if only the beginning of a
+    """Return a function that returns 1 if OpenSSL holds unread bytes, even if only the beginning of a
     record, else 0. ``connection``: the address of the SSL.
     """
     return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))

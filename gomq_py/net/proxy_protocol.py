@@ -2,7 +2,7 @@
 start of a connection, and writes the header of version 2. Formats of the HAProxy specification.
 
     v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
-         at most 107 octets
+         at most 107 bytes
          "PROXY" SP "UNKNOWN" anything CR LF
     v2   signature (12) | version 2 and command (1) | family and transport (1) | length (2) | addresses | TLVs
          command 0 LOCAL: the proxy speaks for itself; 1 PROXY. TLV: type (1) | length (2) | value; type 3 is
@@ -49,7 +49,7 @@ class ProxyProtocolError(OSError):
 
 
 class Header(NamedTuple):
-    """A parsed PROXY header: its ``size`` in octets, and ``source``, the client's (host, port); None if the
+    """A parsed PROXY header: its ``size`` in bytes, and ``source``, the client's (host, port); None if the
     proxy does not announce it.
     """
 
@@ -119,7 +119,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next octet on the socket, which stays there, begins a PROXY header. Raises OSError. May
+    """Whether the next byte on the socket, which stays there, begins a PROXY header. Raises OSError. May
     switch.
     """
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
@@ -169,7 +169,7 @@ def _in_six(host: IPv4Address | IPv6Address) -> IPv6Address:
 
 
 def parse(data: bytes) -> Header | None:
-    """Return the PROXY header at the start of ``data``, or None if more octets are needed. Raises
+    """Return the PROXY header at the start of ``data``, or None if more bytes are needed. Raises
     ProxyProtocolError if ``data`` cannot begin a valid header.
     """
     if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:

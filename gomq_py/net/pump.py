@@ -1,4 +1,4 @@
-"""Pumps: pass octets between pairs of connected sockets, both ways, until both sides have ended.
+"""Pumps: pass bytes between pairs of connected sockets, both ways, until both sides have ended.
 
 Work in the loop's callbacks, without greenlets. While one socket has no room, the other is not read, so that
 at most one read of each direction is kept. The end of one side is passed on, and the other direction goes on.
@@ -30,7 +30,7 @@ class Pumps:
         self._open: dict[_Pump, None] = {}
 
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
-        """Pass octets between two sockets until ``over()``, in which the caller closes them. Returns the
+        """Pass bytes between two sockets until ``over()``, in which the caller closes them. Returns the
         pump, whose ``close()`` ends it earlier.
         """
         # over() is called once, when both sides have ended, one has failed, or the client has not ended
@@ -95,7 +95,7 @@ class _Pump:
 
 
 class _Direction:
-    """Passes octets from one socket to the other. ``ended()``: the source's end was passed on; ``failed()``:
+    """Passes bytes from one socket to the other. ``ended()``: the source's end was passed on; ``failed()``:
     a socket has failed.
     """
 

@@ -32,7 +32,7 @@ def parts_function(socket: Any) -> Any:
 
 def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], int] | None]:
     """Return (non-blocking recv_into, pending) of a socket. ``pending()`` returns whether TLS or the
-    WebSocket holds octets that a poll of the socket does not show; for a plain socket ``pending`` is None.
+    WebSocket holds bytes that a poll of the socket does not show; for a plain socket ``pending`` is None.
     """
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.recv_into, None
@@ -58,5 +58,5 @@ def receive(descriptor: int, room: Any) -> int:
 
 
 def send(descriptor: int, data: Any) -> int:
-    """Send ``data`` by a plain socket. Returns how many octets it took. Raises OSError."""
+    """Send ``data`` by a plain socket. Returns how many bytes it took. Raises OSError."""
     return os.write(descriptor, data)

@@ -40,11 +40,11 @@ class RecordReader:
             self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
-        """True if TLS may hold octets, or the end of the stream, that a poll of the socket does not show."""
+        """True if TLS may hold bytes, or the end of the stream, that a poll of the socket does not show."""
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
-        """Read into ``view`` without waiting; returns the number of octets, 0 at the end of the stream.
+        """Read into ``view`` without waiting; returns the number of bytes, 0 at the end of the stream.
         Raises SSLWantReadError, SSLWantWriteError, OSError.
         """
         if self._is_over:
@@ -65,7 +65,7 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """Read by the ssl module, which raises errors. ``count``: octets of ``view`` filled before. Returns
+        """Read by the ssl module, which raises errors. ``count``: bytes of ``view`` filled before. Returns
         the number filled in all.
         """
         room = len(view)

@@ -1,9 +1,9 @@
 """WebSocket: makes an upgraded connection a socket that ``net.stream`` and ``net.output`` can use (RFC 6455).
 
-    socket > wsproto > WebSocket.receive_functions() > Stream          octets of binary messages, as they come
+    socket > wsproto > WebSocket.receive_functions() > Stream          bytes of binary messages, as they come
     Output > WebSocket.send > header in front > socket                 a binary message for each write
 
-AMQP and MQTT see a stream of octets and no messages. Payload is passed on before its frame is whole, so that
+AMQP and MQTT see a stream of bytes and no messages. Payload is passed on before its frame is whole, so that
 long frames cost no memory. The library wsproto parses; this module writes the header of sent frames, because
 the library would copy each payload four times. Text, violations of the RFC and the peer's Close end the
 stream, with a Close from the broker. No extensions, so no compression.
@@ -47,7 +47,7 @@ _ASKED_BELOW = frozenset(
 
 
 class WebSocket:
-    """The server's end of one WebSocket. ``is_used``: whether octets were written or read. ``login_host``:
+    """The server's end of one WebSocket. ``is_used``: whether bytes were written or read. ``login_host``:
     the address to which logins are attributed, in place of the peer's address, or None.
     """
 
@@ -60,7 +60,7 @@ class WebSocket:
             connection           wsproto's connection, after its handshake
             is_leaving()         whether the server stops; the peer's Close frame then says so
             turns                the hub's SlowTurns, since a frame costs wsproto some 25 us
-            most_before_login    most octets in heads and control frames while ``is_pending()``
+            most_before_login    most bytes in heads and control frames while ``is_pending()``
             is_pending()         whether the client has not logged in yet
         """
         self._socket = socket
@@ -106,7 +106,7 @@ class WebSocket:
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
-        """Whether there are octets to receive that a poll of the socket does not show."""
+        """Whether there are bytes to receive that a poll of the socket does not show."""
         if self._ended:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
@@ -120,11 +120,11 @@ class WebSocket:
         return self._spent
 
     def _has_more(self) -> bool:
-        """Whether octets that wsproto has received may contain more payload."""
+        """Whether bytes that wsproto has received may contain more payload."""
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """Receive payload of messages into ``view``, without waiting. Returns the number of octets, 0 at the
+        """Receive payload of messages into ``view``, without waiting. Returns the number of bytes, 0 at the
         end. Raises OSError, such as BlockingIOError without payload.
         """
         if not self._has_more() and not self._ended:
@@ -132,8 +132,8 @@ class WebSocket:
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """Receive up to ``count`` octets of messages' payload, for logins; b"" at the end. After
-        ``shutdown``, return the peer's octets unparsed. Raises OSError. May switch.
+        """Receive up to ``count`` bytes of messages' payload, for logins; b"" at the end. After
+        ``shutdown``, return the peer's bytes unparsed. Raises OSError. May switch.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -155,7 +155,7 @@ class WebSocket:
             self._ended = self._peer_ended = True
 
     def feed(self, octets: bytes) -> None:
-        """Parse octets that the caller has read from the socket; later reads return their payload."""
+        """Parse bytes that the caller has read from the socket; later reads return their payload."""
         self._connection.receive_data(octets)
         self._events = self._connection.events()
 
@@ -201,7 +201,7 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Count the octets of a frame's head and of a control frame. Raises OSError if too many come before
+        """Count the bytes of a frame's head and of a control frame. Raises OSError if too many come before
         the login.
         """
         self._beside_octets += HEAD_OCTETS
@@ -243,7 +243,7 @@ class WebSocket:
     # sending
 
     def send(self, view: Any) -> int:
-        """Send octets as payload without waiting; returns how many were accepted. The next call must begin
+        """Send bytes as payload without waiting; returns how many were accepted. The next call must begin
         with the rest. Raises OSError.
         """
         # The header of their frame may have been sent. Output does so.
@@ -264,7 +264,7 @@ class WebSocket:
         return taken
 
     def _send_part(self, octets: Any) -> int:
-        """Send a part of the half-sent frame or, without one, of a new frame. Returns how many octets of the
+        """Send a part of the half-sent frame or, without one, of a new frame. Returns how many bytes of the
         payload were sent.
         """
         if not self._left:
@@ -374,7 +374,7 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """Return (non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted.
+    """Return (non-blocking recv, pending) of a gevent socket; ``pending()``: bytes that TLS holds decrypted.
     """
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:

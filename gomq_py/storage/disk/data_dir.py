@@ -100,7 +100,7 @@ class DataDir:
     """One data folder. ``open`` locks it, ``close`` unlocks it.
 
     After ``open`` three attributes describe the last run. ``last_end``: how it ended; ``listed``, {folder:
-    segment_list.Listed}: the segments it left; ``logs_left``, {name: {log id: octets}}: the lengths of its
+    segment_list.Listed}: the segments it left; ``logs_left``, {name: {log id: bytes}}: the lengths of its
     logs on disk. Both dicts are empty if the run did not record them.
     """
 
@@ -215,7 +215,7 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record in .last-run how long the logs are, {log name: {log id: octets}}, for the boot after a kill.
+        """Record in .last-run how long the logs are, {log name: {log id: bytes}}, for the boot after a kill.
 
         Blocks; for boot. Raises OSError.
         """
@@ -224,7 +224,7 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record how long one log is, {log id: octets}. For a thread, one call at a time. Raises OSError."""
+        """Record how long one log is, {log id: bytes}. For a thread, one call at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
@@ -561,7 +561,7 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """Lengths of the logs that the last run may have left, {name: {log id: octets on disk}}; empty if that
+    """Lengths of the logs that the last run may have left, {name: {log id: bytes on disk}}; empty if that
     run did not record them.
     """
     note, found = _note_in(path), {}
@@ -599,7 +599,7 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Content of a file, at most ``most`` octets (-1: all); empty if it is missing or unreadable."""
+    """Content of a file, at most ``most`` bytes (-1: all); empty if it is missing or unreadable."""
     if not os.path.isfile(path):
         return b""
     try:

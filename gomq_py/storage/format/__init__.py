@@ -1,1 +1,1 @@
-"""The bytes of segments, records and acks. A leaf: no gevent."""
+"""The bytes of segments, records, acks and logs. Uses only the standard library, without I/O."""

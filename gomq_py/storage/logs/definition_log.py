@@ -108,7 +108,7 @@ class DefinitionLog:
 
     @property
     def on_disk(self):
-        """{log id: octets of the log known to be on disk}; empty before the log's first record."""
+        """{log id: bytes of the log known to be on disk}; empty before the log's first record."""
         return self._log.on_disk
 
     @property

@@ -108,7 +108,7 @@ class FramedLog:
 
     @property
     def on_disk(self):
-        """{log id: octets of the log known to be on disk}; empty before the log's first record."""
+        """{log id: bytes of the log known to be on disk}; empty before the log's first record."""
         return {} if self._log_id is None else {self._log_id: self.file.synced_size}
 
     def append(self, payload):

@@ -210,7 +210,7 @@ class Segment:
             and (came_ms == 0 or record.timestamp_at(self.p, at, self.begun_ms) == came_ms))
 
     def body_length_at(self, at):
-        """Length in octets of the body of the record at ``at``, which must be valid."""
+        """Length in bytes of the body of the record at ``at``, which must be valid."""
         return self.p[at + 3] if self.p[at] >= record.SMALL else octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
