@@ -1,1 +1,1 @@
-"""The bytes of segments, records, acks and logs. Uses only the standard library, without I/O."""
+"""Format: the bytes of segments, records, acks and logs. Does no I/O."""

@@ -4,7 +4,7 @@ For programs that read a stream in bulk (Spark); format.record defines the bytes
 ``capacity`` rows, one per record. It has the offset and the time of each row. For each field of variable
 length it has the position and length in the segment (``starts`` and ``lengths``, 32 bits each); the position
 is -1 if the row lacks the field. gather() copies one field of all rows into one buffer. A walk checks both
-checksums of every record. Uses only the standard library, without I/O.
+checksums of every record. Does no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -40,8 +40,7 @@ class Block:
 
         count             number of rows; ``body_bytes``: bytes of their bodies
         at                position in the segment after the last row
-        offsets           of the rows, as little-endian 64-bit integers
-        timestamps        likewise, in Unix microseconds
+        offsets           little-endian 64-bit integers; also ``timestamps``, in Unix microseconds
         property_flags    the flags of all rows, joined by OR
         others            number of rows whose properties are not basic properties
     """
@@ -191,9 +190,7 @@ class Block:
         octets.put_le32(octets.pointer(self.lengths), place, length)
 
     def scan_properties(self, buffer):
-        """Find each basic property of all rows, for gather_property(). Returns their flag words, joined by
-        OR.
-        """
+        """Find each basic property of all rows, for gather_property(). Returns the OR of their flag words."""
         self.property_flags = self._scan_properties(
             octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(self.lengths),
             octets.pointer(self.property_starts), octets.pointer(self.property_lengths))

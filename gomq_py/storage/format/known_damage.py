@@ -1,5 +1,4 @@
-"""Known damage: names of empty files that mark damage of a segment as reported, and counts of lost records.
-"""
+"""Known damage: names of empty files that mark damage of a segment as reported; counts of lost records."""
 import re
 
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")

@@ -1,6 +1,6 @@
 """Framed log records: the bytes of an append-only file of small records.
 
-Little-endian. The first record, ordinal 0 without payload, marks the log's birth.
+Little-endian. The first record has ordinal 0 and no payload, and marks the beginning of the log.
 
     record head, 36 bytes
      0  2  magic "RL"
@@ -8,18 +8,18 @@ Little-endian. The first record, ordinal 0 without payload, marks the log's birt
      3  1  reserved, 0
      4  4  payload length
      8  8  ordinal: 0, 1, 2... in the order of appending
-    16  8  bytes of this log that were known to be on disk when the record was written
+    16  8  flushed bytes of this log when the record was written
     24  4  log id: random, new with every rewrite
     28  4  CRC-32C of the payload, starting from the log id
     32  4  CRC-32C of bytes 0 to 32
     36     payload
 
 The log id distinguishes a record of this log from a record of an older log, or from a record quoted in a
-payload. Behind a bad head a scan searches, byte by byte, for a valid head with this log id and a higher
-ordinal. Damage in bytes known to be on disk is a fault of the disk. Damage behind these bytes is the
-ordinary end of a crash if it is of a kind that a crash leaves: the last append is short, or unwritten parts
-of sectors read as zeros. storage.logs.framed_log writes and reads logs, ``fsck`` reads them. A leaf: bytes
-in, records out; no I/O, and a payload is never interpreted.
+payload. After an invalid head a scan searches, byte by byte, for a valid head with this log id and a higher
+ordinal. Damage in flushed bytes is a fault of the disk. Other damage is the normal effect of a crash if a
+crash can cause it: the last append is short, or unwritten parts of sectors read as zeros.
+storage.logs.framed_log writes and reads logs; ``fsck`` reads them. Does no I/O, and never interprets a
+payload.
 """
 import os
 from struct import Struct
@@ -133,9 +133,7 @@ class LogScan:
             self._synced = max(self._synced, left)
 
     def _head_at(self, position):
-        """Return (ordinal, payload length, payload checksum) of the record head at ``position``; None if
-        invalid.
-        """
+        """Return (ordinal, payload length, payload checksum) of a record head; None if it is invalid."""
         content = self._content
         if position + HEAD_SIZE > len(content):
             return None

@@ -433,7 +433,7 @@ class RecordScanner:
         """Read to the end of the data, and set ``count`` and ``body_bytes`` of all records.
 
         Sets ``acked`` and ``acked_bytes`` for records in ``runs`` (Acks.runs) or with damaged content.
-        ``check_content=False`` checks only headers.
+        ``check_content=False`` checks headers only.
         """
         at, count = 0, len(runs)
         while self._step():
@@ -611,8 +611,7 @@ def _collect(p, seed, limit, acks, found):
 
 
 def _merge(found, runs):
-    """Append the sorted ranges ``found``, packed as start << 32 | end, to ``runs``. Joins overlapping ranges.
-    """
+    """Append the sorted ranges ``found``, packed as start << 32 | end, to ``runs``; join overlaps."""
     # Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
     # readers know such a range by its length.
     last_end = -1
