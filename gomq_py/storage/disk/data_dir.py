@@ -426,8 +426,7 @@ def content_of(path):
 
 
 def make_place(files, folder):
-    """Make a subfolder of the data folder if missing. A file of that name, which is in the way, is renamed.
-    """
+    """Make a subfolder of the data folder if missing. Renames a file of that name, which is in the way."""
     if os.path.isdir(folder):
         return
     if os.path.lexists(folder):

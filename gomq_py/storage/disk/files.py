@@ -134,8 +134,7 @@ class Files:
         return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
-        """Open an existing file and map all of it for reading and writing. May have holes; see ``allocate``.
-        """
+        """Open an existing file and map all of it for reading and writing. For holes see ``allocate``."""
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
         try:

@@ -93,7 +93,7 @@ class DefinitionLog:
 
     @property
     def is_compacting(self):
-        """Whether a compaction runs, or the count of definitions before it."""
+        """True while a compaction runs, or while definitions are counted to decide on one."""
         return self._counting or self._opening or self._next is not None
 
     @property

@@ -437,7 +437,6 @@ class SegmentPool:
             gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
-        """Remove spare files of this size and kind beyond the number kept."""
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
@@ -457,7 +456,6 @@ class SegmentPool:
         return bool(spares)
 
     def _take_largest_spare(self):
-        """Remove the largest spare, and return its files."""
         kept = [
             (size, files)
             for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files

@@ -66,14 +66,14 @@ class Recovered:
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
-        """Return (earlier runs' failed deliveries of the record at ``at``, index + 1 of COUNT entry or 0)."""
+        """Return (earlier failed deliveries of the record at ``at``, index + 1 of its acks entry or 0)."""
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered else 0), 0
 
     def excused_before(self, at):
-        """Return (deliveries of the record at ``at`` without a failure, index + 1 of EXCUSED entry or 0)."""
+        """Return (deliveries of the record at ``at`` without a failure, index + 1 of its acks entry or 0)."""
         kept = self.excused.get(at)
         return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 

@@ -349,7 +349,9 @@ class Segment:
         self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
-        """Set the acks file's seed, seal (or None) and delivered mark, as read by recovery."""
+        """Set the values of the acks file that recovery has read: the seed of its checksums, its closing
+        counts (``seal``, or None), and the position before which records were delivered.
+        """
         self.ack_seed = seed
         self.delivered = self.recovered.delivered = delivered
         self.recovered.sealed_entries = -1 if seal is None else seal.entries
@@ -372,7 +374,7 @@ class Segment:
         ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def write_off(self, lost_count, lost_bytes):
-        """Count records as taken and acked that are missing although seal or acks counted them."""
+        """Count missing records, which the stored counts still include, as taken and acked."""
         self.taken += lost_count
         self.acked += lost_count
         self.taken_bytes += lost_bytes

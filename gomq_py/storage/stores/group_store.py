@@ -508,7 +508,6 @@ class GroupStore(message_store.MessageStore):
         return group
 
     def _close_again(self):
-        """Close the segment that _waits_in() has opened."""
         # A browser may look at each message of a long queue, and must not leave all its files open.
         segment, self._opened = self._opened, None
         if segment is not None and segment.is_open and not segment.unsynced and self._is_idle(segment):

@@ -399,7 +399,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED if the queue grows, because records are then written with system calls; else None."""
+        """Kind of files for the next segment: UNCACHED if the queue grows, for writes by system calls."""
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):
@@ -498,7 +498,6 @@ class MessageStore(segment_log.SegmentLog):
     # purge
 
     def _purge_requeued(self):
-        """Drop all requeued messages, by whole segments if these have no other unacked messages."""
         self._turn_run_to(None)
         whole, others = self.requeued.empty(self._segments, self._write, self.unacked_count > 0)
         for segment in whole:
@@ -511,7 +510,6 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(location)
 
     def _delete_few(self, segment):
-        """Delete, one by one, the messages of the present segment for which a run of acks would cost more."""
         # Those before its last picked message, and a few of the write segment. Otherwise many small purges
         # would fill the acks file with runs.
         while (
@@ -611,7 +609,7 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def write_off(self, segment, lost_count, lost_bytes):
-        """Count messages as acked that are missing although the segment's seal or acks counted them."""
+        """Count missing messages, which the segment's stored counts still include, as acked."""
         segment.write_off(lost_count, lost_bytes)
         self.ready_count -= lost_count
         self.ready_bytes -= lost_bytes

@@ -607,7 +607,6 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def _announce(self, segment):
-        """Report appended ranges of the segment to the replicators."""
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
@@ -648,7 +647,6 @@ class SegmentLog(_store.Store):
         segment.unsynced |= what
 
     def _mark_acks(self, segment):
-        """Request a flush of the segment's acks."""
         # Before the segment's first flush they need no flush: a power cut loses the acks with their messages.
         if not segment.unsynced & ACKS:
             self._mark_unsynced(segment, ACKS)
