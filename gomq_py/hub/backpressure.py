@@ -153,7 +153,7 @@ class Waiting:
 
 class Turn:
     """Delays a message until the client has read the data in ``output``, but at most ``most_ms``. The Message
-    keeps it as its attribute ``lacking``.
+    keeps this object as its attribute ``lacking``.
     """
 
     __slots__ = ("_outputs", "_timers", "_most_ms", "_timer", "_callback")

@@ -90,7 +90,7 @@ class HubBuffers:
         self._spares = []
 
     def count_end(self):
-        """Count, in ``ends_left``, a read that has found its connection ended."""
+        """Subtract 1 from ``ends_left``, after a read has found its connection ended."""
         self.is_next_poll()
         self.ends_left -= 1
 

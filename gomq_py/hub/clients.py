@@ -106,7 +106,7 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Inform all connections, in slices, of an alarm that blocks publishers. ``reason`` None: no more."""
+        """Inform all connections, in slices, that an alarm blocks publishers or, if None, that it is over."""
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
@@ -137,7 +137,7 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Begin to inform these connections, and cancel an earlier round. ``reason`` None: no alarm."""
+        """Begin to inform these connections of an alarm or, if None, of its end. Cancels an earlier round."""
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)

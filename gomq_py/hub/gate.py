@@ -9,7 +9,7 @@ from gevent.event import Event
 
 
 class Gate:
-    """The gate of one event loop. ``scheduler`` does the queues' deliveries and the transfers."""
+    """Stops and resumes all deliveries of one broker. ``scheduler`` does the deliveries and transfers."""
 
     def __init__(self, scheduler):
         self._scheduler = scheduler

@@ -23,7 +23,7 @@ READABLE, WRITABLE = 1, 2
 
 
 class Pumps:
-    """The pumps of one event loop."""
+    """Passes bytes between pairs of sockets, in callbacks of the event loop."""
 
     def __init__(self) -> None:
         self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one

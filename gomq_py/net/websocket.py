@@ -197,9 +197,7 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Count the bytes of a frame's head and of a control frame. Raises OSError at too many before a
-        login.
-        """
+        """Count the bytes of a frame's head and of a control frame. Raises OSError if they are too many."""
         self._beside_octets += HEAD_OCTETS
         if isinstance(event, (Ping, Pong)):
             self._beside_octets += len(event.payload)

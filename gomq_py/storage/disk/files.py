@@ -306,7 +306,7 @@ class Files:
         file.end += len(octets)
 
     def tell_written(self, file):
-        """Report the bytes written to a log since the last call to the replicators."""
+        """Report to the replicators the bytes written to a log since the last report."""
         start, end = file.told, file.size
         file.told = end
         if self.register.replicators and file.named and start < end:

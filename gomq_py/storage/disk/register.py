@@ -61,8 +61,10 @@ class Register:
         self._last_id = 0
 
     def go_on(self, ids, told):
-        """Use these ``ids``, {path: id}, and number of reported changes, of the register of a copied folder.
-        Call before ``seed``. The ids stay if exactly these files exist; otherwise ``diverged`` is reported.
+        """Continue the register of another folder, of which this folder is a copy. Call before ``seed``.
+
+        ``ids``: {path: id}; they stay if exactly these files exist, otherwise ``diverged`` is reported.
+        ``told``: number of changes reported by that register.
         """
         self._former_ids, self.told = ids, told
         self._last_id = max(ids.values(), default=0)

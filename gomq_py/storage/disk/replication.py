@@ -82,8 +82,8 @@ class Range:
         self._file = file
 
     def take_into(self, target):
-        """Read the next bytes into ``target``, a memoryview, which they fill if enough are left. Returns
-        their count. Call this until the end, or call ``drop``. Raises OSError; then the range is dropped.
+        """Fill ``target``, a memoryview, with the next bytes, as far as any are left. Returns their number.
+        Call this until the end, or call ``drop``. Raises OSError; then the range is dropped.
         """
         start, self._at = self._at, min(self._at + len(target), self._end)
         is_last = True

@@ -124,23 +124,23 @@ def decode(head, magic=None):
 
 
 def encode_seal(seed, seal):
-    """Encode a msgs file's seal in 48 bytes."""
+    """Encode a msgs file's seal (closing counts) in 48 bytes."""
     return _closed(seed + _SEAL_SALT, _SEAL.pack(*seal, 0))
 
 
 def decode_seal(seed, head):
-    """The ``Seal`` in a msgs file's first 128 bytes; None if it is missing or damaged."""
+    """The ``Seal`` (closing counts) in a msgs file's first 128 bytes; None if missing or damaged."""
     part = head[SEAL_AT:SEAL_AT + _SEAL.size]
     return Seal(*_SEAL.unpack(part)[:-1]) if _is_closed(seed + _SEAL_SALT, part, _SEAL.size) else None
 
 
 def encode_acks_seal(seed, seal):
-    """Encode an acks file's seal in 24 bytes."""
+    """Encode an acks file's seal (closing counts) in 24 bytes."""
     return _closed(seed + _ACKS_SEAL_SALT, _ACKS_SEAL.pack(*seal, 0))
 
 
 def decode_acks_seal(seed, head):
-    """The ``AcksSeal`` in an acks file's first 128 bytes; None if it is missing or damaged."""
+    """The ``AcksSeal`` (closing counts) in an acks file's first 128 bytes; None if missing or damaged."""
     part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
     return (
         AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size)
@@ -149,8 +149,8 @@ def decode_acks_seal(seed, head):
 
 
 def decode_mark(seed, salt, head, at):
-    """The position in the mark at ``head[at]``, 8 bytes; 0 if its checksum is wrong. ``salt``: number that
-    this kind of mark adds to the seed.
+    """Return the position in ``head[at:at + 8]``, a position and its checksum; 0 if the checksum is wrong.
+    ``salt``: number that this kind of position adds to the seed.
     """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):

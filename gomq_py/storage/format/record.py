@@ -493,19 +493,21 @@ def capacity_for(msgs_bytes, version=SCHEMA_VERSION):
 
 
 def word_of(position, kind):
-    """The word of an acks file entry for a position."""
+    """The first four bytes of an acks file entry, as a number: a position and the kind of entry."""
     return position & 0x7FFFFFF8 | (position & 4) << 29 | kind
 
 
 def put_entry(p, index, seed, word):
-    """Write entry ``index`` of an acks file: ``word`` and its checksum."""
+    """Write acks file entry ``index``: the number ``word``, and its checksum."""
     at = 128 + index * 8
     octets.put_le32(p, at, word)
     octets.put_le32(p, at + 4, octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4))
 
 
 def get_entry(p, index, seed):
-    """The word of entry ``index``; 0 if empty or damaged. The entry must lie inside the file."""
+    """The first four bytes of acks file entry ``index`` as a number; 0 if empty or damaged. The entry must
+    lie inside the file.
+    """
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):
@@ -514,9 +516,7 @@ def get_entry(p, index, seed):
 
 
 def put_mark(p, at, seed, position):
-    """Write a mark of format.head at ``p[at]``: a position and its checksum. ``seed``: that of the file plus
-    the mark's salt.
-    """
+    """Write a position and its checksum at ``p[at]``. ``seed``: the file's, plus the salt in format.head."""
     octets.put_le32(p, at, position)
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
 

@@ -227,7 +227,7 @@ class DefinitionLog:
             self._compact_if_long()
 
     def counted(self, count):
-        """Set the number of definitions, for Count, and compact if the log is still long."""
+        """Store the result of a Count of definitions, and compact if the log is still long."""
         self._counting = False
         self._size_hint = max(self._size_hint, count)
         if (self._is_long() or self._log.file.failure is not None) and not self._closed:

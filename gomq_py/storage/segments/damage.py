@@ -21,8 +21,8 @@ UNKNOWN = -1
 class DamageNotes:
     """Collects the damage found in all stores of a broker.
 
-        lost          {folder: messages lost}
-        places        {folder: damaged places}
+        lost          {folder: number of lost messages}
+        places        {folder: number of damaged places}
         known         {stream's folder: ranges reported by an earlier run}
         kept_paths    set of the copies' paths
 
@@ -132,7 +132,9 @@ def _ack(store, segment, start, end):
 
 
 def keep_copy(store, name, content):
-    """Copy damaged bytes to ``damaged.NAME`` beside the segments, unless the disk or KEPT_COPIES is full."""
+    """Copy damaged bytes to ``damaged.NAME`` beside the segments. No copy on a full disk or after
+    KEPT_COPIES.
+    """
     path = os.path.join(store.folder, f"damaged.{name}")
     try:
         if (

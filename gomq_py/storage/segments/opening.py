@@ -78,7 +78,7 @@ class Opener:
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether this segment has an Opening: a thread opens it, or has opened it for no reader yet."""
+        """Whether a thread opens this segment, or has opened it and no reader has used it yet."""
         return segment.number in self._openings
 
     def begin(self, store, segment):
@@ -131,7 +131,8 @@ class Opener:
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Close or abandon a segment's Opening, which no reader needs any longer."""
+        """Close the files of a segment that no reader needs any longer, or ignore a thread that opens them.
+        """
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)
@@ -141,7 +142,7 @@ class Opener:
                 store.listener.segment_opened(store)
 
     def drop_all(self, store):
-        """Close or abandon every Opening of this store."""
+        """Do the same as drop() for all segments of this store."""
         for opening in list(self._openings.values()):
             self.drop(store, opening.segment)
 
@@ -176,7 +177,7 @@ class Proof:
 
 
 class Openings:
-    """The Openings of all stores of a broker. Closes files that no reader uses.
+    """Opens files in threads for all stores of a broker, and closes files that no reader uses.
 
     ``aside(function, *arguments, done=...)`` calls the function in a thread; None: no threads.
     ``start_timer(after_ms, callback)`` starts a timer; None: unused files stay open.

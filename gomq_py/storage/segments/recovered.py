@@ -20,9 +20,10 @@ AHEAD_BYTES = 1 << 20
 class Recovered:
     """State of a segment of an earlier run.
 
-        counts, excused   of its acks file (record.Acks), while that is open; also ``dues``
+        counts, excused, dues
+                          values of the acks file (record.Acks), while that is open
         patchy            the acks file has gaps between its entries, after a power failure
-        sealed_entries    number of entries by the acks file's seal, or -1
+        sealed_entries    number of entries by the acks file's closing counts, or -1
         delivered         records before this position were delivered in an earlier run
         proven            the msgs file was read up to this position, so its mapping is safe to touch
         proof             the Proof of the bytes that a thread reads now, or None

@@ -332,7 +332,7 @@ class Segment:
     # segments of an earlier run
 
     def restore(self, head, seal):
-        """Set counts and positions from the msgs file's head and seal, as read or rebuilt by recovery."""
+        """Set counts and positions from the msgs file's head and seal (closing counts), found by recovery."""
         self.capacity = head.capacity
         self.seed = head.seed
         self.begun_ms = head.begun_ms
@@ -363,11 +363,11 @@ class Segment:
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Decode the entries of the attached acks file: as many as its seal says, or all without a seal."""
+        """Decode the attached acks file: as many entries as its seal (closing counts) says, or else all."""
         self.entries = self.announced_entries = self.recovered.load(self.acks.map, self.ack_seed)
 
     def break_acks_seal(self):
-        """Invalidate the acks file's seal, because more entries follow."""
+        """Invalidate the acks file's seal (closing counts), because more entries follow."""
         self.recovered.sealed_entries = -1
         self.acks.map[
             head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES
@@ -406,7 +406,7 @@ class Segment:
                 record.timestamp_at(self.p, self.last_at, self.begun_ms))
 
     def write_head(self, head):
-        """Write the head and the seal of the msgs file, after a scan has rebuilt them."""
+        """Write the msgs file's head and seal (closing counts), after a scan has rebuilt them."""
         proper = head.encode()
         if head_format.decode(self.msgs.map[:len(proper)], head_format.MSGS_MAGIC) != head:
             self.msgs.map[:len(proper)] = proper

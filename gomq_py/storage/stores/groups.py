@@ -337,7 +337,6 @@ class Line:
 
 
 def waits_longer(one, other):
-    """True if group ``one`` has waited longer than group ``other``."""
     return one.since < other.since or (one.since == other.since and one.number < other.number)
 
 
@@ -460,8 +459,8 @@ class Lines:
         return 0
 
     def next_forgotten(self, at_cursor):
-        """Remove and return a free group without messages that need not be remembered any longer, or None.
-        This is a group that became free before the location ``at_cursor``, or the oldest above SERVED_MAX.
+        """Remove and return a remembered free group that can be forgotten, or None. This is a group that
+        became free before the location ``at_cursor``, or the oldest if more than SERVED_MAX are remembered.
         """
         while self._served:
             number, group = self._served[0]

@@ -380,7 +380,7 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Note that storage.segments.idle no longer watches the store. Needed before the next report."""
+        """Called when storage.segments.idle stops watching the store, which may then report again."""
         self._noted = False
 
     def give_segment_back(self):

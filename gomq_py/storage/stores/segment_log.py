@@ -83,7 +83,7 @@ class SegmentLog(_store.Store):
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Make confirms not wait for the flush of later appends, except after mark()."""
+        """Do not make confirms wait for the flush of later appends, except after mark()."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
@@ -124,9 +124,7 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of the closed store's folder. None without segments, or after an I/O error stopped the
-        store.
-        """
+        """The segment_list.Listed of the closed store. None without segments, or if an error stopped it."""
         if self._fenced or not self._segments:
             return None
         left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}

@@ -326,7 +326,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """The Listed of the closed stream's folder, with next offset and positions; None if unknown."""
+        """The segment_list.Listed of the closed stream, with next offset and positions; None if unknown."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
