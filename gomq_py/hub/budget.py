@@ -33,8 +33,7 @@ AT_ONCE = 64
 
 
 class Held:
-    """Bytes held by one holder (a body or consumer). They also count for ``output``, its connection, and
-    account.
+    """Bytes held by one holder (a body or consumer), which also count for its connection ``output``.
 
     ``progress``: bytes received or sent for the holder up to the time ``since_s``. ``speed``: progress per
     second before ``since_s``, as a part of ``octets``, or None.
@@ -206,7 +205,7 @@ class Budget:
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
-        """Whether only the client can be the cause of a slow holder, so that its connection may be closed."""
+        """Whether slowness of a holder can only be its client's fault, so that it may be disconnected."""
         raise NotImplementedError
 
     def _let_go_of(self, holder):
@@ -225,8 +224,7 @@ def _subtract(sums, key, octets):
 
 
 class BodyBudget(Budget):
-    """Limits the bytes of incomplete message bodies over all connections, and of complete ones not stored
-    yet.
+    """Limits the bytes of message bodies that are incomplete or not stored yet, over all connections.
 
     From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
     the *first* body. The first body's connection is read as a whole: its other bodies grow, too, and are

@@ -41,9 +41,7 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """Call each function of ``ends``, then ``then()``: at once if ``ends`` are few and no other
-        connection waits, otherwise later, in slices.
-        """
+        """Call each function of ``ends``, then ``then()``; later, in slices, if they are many or any wait."""
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
         self.give_back(chain(first, ends), then)

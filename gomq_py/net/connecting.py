@@ -204,8 +204,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether ``account`` may begin another lookup. ``of_accounts``: the running ones. True while fewer than
-    ``limit`` run. Later the account may have at most half as many as there are places left, of ``most``.
+    """Whether ``account`` may begin another lookup. ``of_accounts``: running lookups by account. True while
+    fewer than ``limit`` run. Beyond that, the account may have at most half of the places left of ``most``.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2

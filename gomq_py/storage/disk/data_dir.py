@@ -218,7 +218,7 @@ class DataDir:
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
-        """Read the broker's cluster name from its file, or choose and save a name. Blocks; for boot. Raises
+        """Read the broker's cluster name from its file, or choose and save one. Blocks; for boot. Raises
         OSError.
 
         The saved name survives a rename of the machine. ``is_first``: the name of a first boot gets a random

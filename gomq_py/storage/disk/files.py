@@ -50,8 +50,7 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class Change:
-    """A pending change of a file's or folder's name. ``act`` makes the change, in a thread, because it may
-    block.
+    """A pending change of a file's or folder's name. ``act`` makes it, in a thread, because it may block.
 
     ``told`` then reports it to the replicators, in the event loop. ``needed``: a missing file or folder fails
     the flush that waits for this change.
@@ -134,7 +133,9 @@ class Files:
         return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
-        """Open an existing file and map all of it for reading and writing. For holes see ``allocate``."""
+        """Open an existing file, and map all of it for reading and writing. A file with holes needs
+        ``allocate`` before its mapping is written.
+        """
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
         try:

@@ -198,8 +198,7 @@ class Register:
 
 
 class FillingRegister(Register):
-    """A register that begins while the folder is in use. Files are registered by found() while
-    ``is_filling``.
+    """A register that begins while the folder is in use. found() registers files while ``is_filling``.
 
     Until then no replicator may have a copy; afterwards a change of an unknown file means ``diverged``.
     Threads may report a change that they made before the file was found.

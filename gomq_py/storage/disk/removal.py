@@ -71,7 +71,7 @@ class FolderRemovals:
         self._committer.background.long.add(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
-        """Remove parts of the folder for about REMOVING_S seconds. For a thread. Raises OSError."""
+        """Remove parts of the folder for about REMOVING_S seconds. Runs in a thread. Raises OSError."""
         until = time.monotonic() + REMOVING_S
         if self._left is None:
             folders = list(os.walk(folder))

@@ -84,7 +84,7 @@ def _remove_former(files, root, kept):
 
 
 def _take_over(files, root, name):
-    """Rename the next content of ``name`` to this name, unless that was done already."""
+    """Give the new file or folder its final name, ``name``, unless that was done already."""
     new = os.path.join(root, _NEW + name)
     if not os.path.lexists(new):
         return

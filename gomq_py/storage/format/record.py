@@ -493,21 +493,19 @@ def capacity_for(msgs_bytes, version=SCHEMA_VERSION):
 
 
 def word_of(position, kind):
-    """The first four bytes of an acks file entry, as a number: a position and the kind of entry."""
+    """The number for an acks file entry about a position, which also contains the kind of entry."""
     return position & 0x7FFFFFF8 | (position & 4) << 29 | kind
 
 
 def put_entry(p, index, seed, word):
-    """Write acks file entry ``index``: the number ``word``, and its checksum."""
+    """Write the number ``word`` and its checksum into acks file entry ``index``."""
     at = 128 + index * 8
     octets.put_le32(p, at, word)
     octets.put_le32(p, at + 4, octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4))
 
 
 def get_entry(p, index, seed):
-    """The first four bytes of acks file entry ``index`` as a number; 0 if empty or damaged. The entry must
-    lie inside the file.
-    """
+    """The number in acks file entry ``index``; 0 if empty or damaged. It must lie inside the file."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):

@@ -265,11 +265,11 @@ class DefinitionLog:
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """Save, by ``note``, this log's flushed length and the id of its successor. In a thread."""
+        """Save, by ``note``, this log's flushed length and the id of its successor. Runs in a thread."""
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """Create the empty second log, with as much reserved space as the first log uses. In a thread."""
+        """Create the empty second log, with as much reserved space as the first uses. Runs in a thread."""
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
             reserve(self._files, file, max(size, ROOM_AHEAD))

@@ -90,8 +90,8 @@ class Opener:
         return opening
 
     def come_to(self, store, segment, can_wait):
-        """Attach the files of a closed segment, for a reader. Returns True. Raises OSError. False if the
-        reader ``can_wait`` and a thread opens the files first; it then waits for ``segment_opened``.
+        """Attach the files of a closed segment, for a reader. Returns True. Raises OSError. False if a thread
+        opens the files first (``can_wait``); the reader waits for the listener's ``segment_opened``.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -131,8 +131,7 @@ class Opener:
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Close the files of a segment that no reader needs any longer, or ignore a thread that opens them.
-        """
+        """Close the files of a segment that no reader needs any longer, or ignore a thread opening them."""
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)
@@ -158,7 +157,7 @@ def _close(store, files):
 
 
 class Proof:
-    """A read of an open segment of an earlier run, up to ``end``, in a thread."""
+    """A thread's read of an open segment of an earlier run, up to the position ``end``."""
 
     # A bad sector raises in the thread; in a mapping it would kill the process.
     __slots__ = ("store", "segment", "file", "end", "awaited")

@@ -206,8 +206,8 @@ class SegmentPool:
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer can take files of this size and kind now. ``folders`` must exist, too. ``shelf``:
-        the kind: None for pairs, ALONE, UNCACHED, or the folder of unnamed files.
+        """Whether a writer can take files of this size and kind at once, and all ``folders`` exist.
+        ``shelf``: the kind: None for pairs, ALONE, UNCACHED, or the folder of unnamed files.
         """
         if self._aside is None or self._closed:
             return True
@@ -341,8 +341,8 @@ class SegmentPool:
         )
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
-        """Make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is over. In a
-        thread. Returns [(files or None, error or None)] of the jobs tried. Blocks.
+        """Make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is over. Returns
+        [(files or None, error or None)] of the jobs tried. Blocks; runs in a thread.
         """
         made: list = []
         until = time.monotonic() + TOGETHER_S
@@ -379,7 +379,7 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """Pass files that a thread made, or its errors, to waiting writers. In the event loop."""
+        """Pass files that a thread made, or its errors, to waiting writers. Runs in the event loop."""
         # Writers whose files were not made for lack of room or time wait on.
         def make_again():
             self._in_making.discard(key)
@@ -645,8 +645,8 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """Make the Changes ``names``, then call each (function, *arguments) of ``parts``. In a thread. The
-    functions free disk space. Returns [(Change, error or None)]. Logs nothing.
+    """Make the Changes ``names``, then call each (function, *arguments) of ``parts``, to free disk space.
+    Returns [(Change, error or None)]. Runs in a thread. Logs nothing.
     """
     outcomes = []
     for name in names:

@@ -171,7 +171,7 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def begin_turn(self):
-        """Allow peek() to skip another PASSED_IN_A_TURN messages."""
+        """Begin another delivery round, in which peek() may skip PASSED_IN_A_TURN messages."""
         self.passes_on = self.is_full = False
         self._passes_left = PASSED_IN_A_TURN
 
@@ -306,8 +306,8 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _since(self, group):
-        """Location that stands for the time at which the group's present wait began. A returned message
-        counts from its own location, other messages from the end of the log.
+        """Location from which the present wait of the group counts, instead of a time. This is the location
+        of its first message if that was returned, otherwise the end of the log.
         """
         if group.count and group.returned:
             location = self.waiting.first(group)
@@ -329,9 +329,7 @@ class GroupStore(message_store.MessageStore):
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
-        """Location up to which messages were read. BEHIND_ALL without unread messages, or after the store has
-        stopped.
-        """
+        """Location up to which messages were read; BEHIND_ALL without unread messages or if stopped."""
         requeued = 0 if self.requeued is None else self.requeued.heap.count
         if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
             return BEHIND_ALL
@@ -353,9 +351,7 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _peek_group(self, message, group):
-        """Set ``message`` to the group's first waiting message. Returns False if the file must be opened
-        first.
-        """
+        """Set ``message`` to the group's first waiting message. Returns False if its file is not open yet."""
         location = self.waiting.first(group)
         segment = self._segment_of(location, True)
         if segment is None:
@@ -410,8 +406,7 @@ class GroupStore(message_store.MessageStore):
     # files
 
     def _segment_of(self, location, can_wait):
-        """Return the open Segment of a waiting message; None while a thread opens it, or after an I/O error.
-        """
+        """Return the open Segment of a waiting message; None while a thread opens it, or on an I/O error."""
         segment = self._lately
         if segment is None or segment.number != record.number_of(location):
             segment = self._lately = self._segments[record.number_of(location)]
@@ -469,9 +464,7 @@ class GroupStore(message_store.MessageStore):
         return self._wait_again(location, self._group(key), 0)
 
     def _wait_again(self, location, group, failed):
-        """Return an unacked message to its group without changing the group's count of delivered messages.
-        ``failed`` is added to the message's failed deliveries.
-        """
+        """Return a message taken by leave() or pick() to its group, adding ``failed`` failed deliveries."""
         self._put_back(location, group, failed)
         return self._perhaps_ready(group, location) if group.count else 0
 

@@ -256,8 +256,8 @@ class Recovery:
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
     def _scan(self, segment, head, missing=None):
-        """Check every record of a segment without a valid seal, then flush and seal the segment. ``missing``:
-        a seal that describes more records than the file has. New records get higher ordinals than these.
+        """Check every record of a segment without valid closing counts (seal), then flush and seal it.
+        ``missing``: a seal that counts more records than the file has, whose ordinals are not used again.
         """
         # At a promoted follower's boot all segments are flushed and sealed together (unsealed).
         unsealed = self.store.pool.boot.unsealed
@@ -302,7 +302,7 @@ class Recovery:
         self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
 
     def _report_missing(self, segment, seal):
-        """Log that a msgs file is shorter than its seal says: it was cut while no broker ran."""
+        """Log that a msgs file is shorter than its closing counts say: it was cut while no broker ran."""
         lost = max(0, seal.records - segment.count)
         self.lost += lost
         LOG.error(

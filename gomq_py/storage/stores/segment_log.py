@@ -98,8 +98,8 @@ class SegmentLog(_store.Store):
     # its end
 
     def close(self):
-        """Refuse all further calls, and close the files. Files are sealed and closed at once or, if they have
-        unflushed changes, after the next flush.
+        """Refuse all further calls. The files are sealed (get their closing counts) and closed at once or, if
+        they have unflushed changes, after the next flush.
         """
         # committer.stop() waits for that sync.
         self.write_out()  # may fence

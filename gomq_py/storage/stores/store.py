@@ -24,8 +24,8 @@ class Store:
         listener         None, or an object with ``store_fenced(store, error)`` for I/O errors,
                          ``record_damaged(store, path, start, end, count)`` and ``segment_opened(store)``
 
-    Subclasses implement the methods that raise NotImplementedError, and the methods for taking messages if
-    theirs can be taken.
+    Subclasses implement the methods that raise NotImplementedError. A store whose messages can be taken also
+    implements the methods for that.
     """
 
     __slots__ = (

@@ -35,8 +35,8 @@ class StreamCursor:
         self._can_wait = True
 
     def seek(self, offset):
-        """Move to the message with this offset. If it was dropped, move to the oldest message kept. Before a
-        message has this offset, peek() returns False.
+        """Move to the message with this offset. If it was dropped, move to the oldest message kept. Until a
+        message gets this offset, peek() returns False.
         """
         self._leave()
         self.store.write_out()  # includes the appends of this batch

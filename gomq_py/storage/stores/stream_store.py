@@ -136,11 +136,10 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """Register a reader in the segment, which stays mapped until leave(). Returns True if it can be read
-        now.
+        """Register a reader in the segment, which stays mapped until leave(). Returns True if it is readable.
 
-        False after an I/O error, which stops the store; or if the reader must wait for the listener's
-        ``segment_opened``, because the file has no name yet or, with ``can_wait``, because a thread opens it.
+        False after an I/O error, which stops the store. Also False if the reader must wait for the listener's
+        ``segment_opened``, because the file has no name yet or because a thread opens it (``can_wait``).
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
