@@ -41,7 +41,9 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """Call each function of ``ends``, then ``then()``; later, in slices, if they are many or any wait."""
+        """Call each function of ``ends``, then ``then()``. This is done at once if ``ends`` are few and no
+        other connection waits, otherwise later, in slices.
+        """
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
         self.give_back(chain(first, ends), then)

@@ -132,8 +132,7 @@ def _ack(store, segment, start, end):
 
 
 def keep_copy(store, name, content):
-    """Copy damaged bytes to ``damaged.NAME`` beside the segments, except on a full disk or after KEPT_COPIES.
-    """
+    """Copy damaged bytes to ``damaged.NAME`` beside the segments; not on a full disk or after KEPT_COPIES."""
     path = os.path.join(store.folder, f"damaged.{name}")
     try:
         if (

@@ -19,14 +19,12 @@ LARGE_SLOTS = 1 << 18
 class Group:
     """State of one message group.
 
-        since     location at which the log ended when the group's wait began
-        number    order among groups with the same ``since``
+        since     location at which the log ended when the group's wait began; ``number``: order of equal ones
         id        number in the store's list of groups
         line      the Line to which the group belongs
         place     index in the line's heap + 1 if the next message may be delivered; otherwise 0
         count     waiting messages
-        out       delivered and not yet deleted messages
-        resting   delivered messages that wait for a retry; part of ``out``
+        out       delivered and not yet deleted messages; ``resting``: those that wait for a retry
         near      slot of the message that insert() added last, or 0
         returned  location of the newest message that came back, or 0
     """
@@ -120,8 +118,7 @@ class WaitingLists:
         return location
 
     def insert(self, group, location):
-        """Add a message to the group's list in order of location. Fast if the message follows the one
-        inserted last; otherwise searches the list.
+        """Add a message in order of location. Fast directly after the one inserted last; otherwise searches.
         """
         # A channel gives back its messages in order, perhaps thousands of one group.
         before = self._before(group, location)
@@ -383,9 +380,7 @@ class Lines:
         return free if own is None or (free is not None and waits_longer(free, own)) else own
 
     def offer(self, taker):
-        """Add the consumer's Line to ``due`` if it has ready groups. Returns whether it has any. Called when
-        the consumer can accept messages.
-        """
+        """Add the consumer's Line to ``due`` if it has ready groups. Returns whether it has any."""
         line = self._bound.get(taker)
         return line is not None and self.note_due(line)
 
@@ -431,7 +426,7 @@ class Lines:
         return 0
 
     def make_ready(self, group, since):
-        """Make a group ready for delivery; ``since``: location at which its wait begins."""
+        """Make a group ready for delivery. ``since``: location at which its wait begins."""
         self._number += 1
         group.number = self._number
         is_earlier, group.since = since < group.since, since
@@ -449,8 +444,7 @@ class Lines:
         return 0
 
     def note_served(self, group, since):
-        """Remember a free group without messages, so that its next message takes its turn after waiting
-        groups.
+        """Remember a free group without messages, so that its next message does not overtake waiting groups.
         """
         self._number += 1
         group.number = self._number
@@ -459,8 +453,8 @@ class Lines:
         return 0
 
     def next_forgotten(self, at_cursor):
-        """Remove and return a remembered free group that can be forgotten, or None. This is a group that
-        became free before the location ``at_cursor``, or the oldest if more than SERVED_MAX are remembered.
+        """Remove and return a remembered free group that can be forgotten, or None: a group that became free
+        before the location ``at_cursor``, or the oldest if more than SERVED_MAX are remembered.
         """
         while self._served:
             number, group = self._served[0]

@@ -145,7 +145,7 @@ class DeliveryCounts:
         return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
 
     def put(self, location, failed, entry):
-        """Set a message's failed deliveries, and the index + 1 of its COUNT entry (0: none)."""
+        """Set a message's failed deliveries, and index + 1 of its COUNT entry in the acks file (0: none)."""
         at = self._slot(location)
         if self._keys[at] == 0:
             if (self.count + 1) * 3 > (self._mask + 1) * 2:
