@@ -1,5 +1,7 @@
-"""PROXY protocol, versions 1 and 2: reads the header with which a proxy announces its client's address at the
-start of a connection, and writes the header of version 2. Formats of the HAProxy specification.
+"""PROXY protocol, versions 1 and 2: reads the header in which a proxy announces its client's address.
+
+The header is at the start of a connection. Also writes headers of version 2. Formats of the HAProxy
+specification:
 
     v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
          at most 107 bytes

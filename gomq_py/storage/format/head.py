@@ -1,4 +1,4 @@
-"""Heads: encodes and decodes the first 128 bytes of a segment's two files. Little-endian.
+"""Heads: encodes and decodes the first 128 bytes of a segment's two files. Numbers are little-endian.
 
     Both files: the head proper, unchanged until the file is recycled.
 
@@ -24,8 +24,8 @@ msgs only: the seal (closing counts), written when all records have been flushed
         92    8  last timestamp
        100    8  0
        108    4  CRC-32C of bytes 64..107, from the seed + 1
-       112    4  synced through: all before this position has been flushed; damage there is a fault of the
-              disk, not the end of a crash
+       112    4  synced through: everything before this position was flushed; damage there is a fault of the
+              disk, not the effect of a crash
        116    4  CRC-32C of the position, from the seed + 2
 
     offset size                                    acks only
@@ -37,7 +37,7 @@ msgs only: the seal (closing counts), written when all records have been flushed
         88    4  0
         92    4  CRC-32C of bytes 72..91, from the seed + 4
 
-From 128 on, both files hold what format.record describes. A leaf: no I/O.
+From 128 on, format.record describes the content of both files. Does no I/O.
 """
 from struct import Struct
 from typing import NamedTuple

@@ -1,8 +1,8 @@
-"""Record: encodes and checks the record of a message in a segment, its location, and the acks file's entries,
-which say that records are gone.
+"""Record: encodes and checks message records of a segment, their locations, and the entries of acks files.
 
-Little-endian. In the msgs file every record begins at a multiple of 4 bytes from the start of the file. The
-first byte tells its form: *small* (0x80 and more) or *long*. encode() takes the small one wherever it fits.
+Numbers are little-endian. In the msgs file every record begins at a multiple of 4 bytes from the start of the
+file. The first byte shows the form of the record: *small* (0x80 and more) or *long*. encode() uses the small
+form for every message that fits.
 
     offset size    small
          0    1  0x80, the kind << 5, 0x10 if an expiry follows, and the priority (0 to 15)
@@ -35,21 +35,20 @@ first byte tells its form: *small* (0x80 and more) or *long*. encode() takes the
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-All checksums continue from the segment's seed, the checksum of its head: so records of the file's earlier
-use, and bytes of a body that look like a record, fail the check. The small form's has a salt: properties and
-body of a long record, with the checksum behind them, must not pass for a small record.
-storage.segments.segment writes records; segment, recovery, ``fsck`` and Spark read them. A leaf: bytes in,
-offsets out; no I/O. A length is compared with the end of the data before it is used. Segments of schema
-version 1 have long records only, at multiples of 8.
+All checksums start from the segment's seed, the checksum of its head. So records of the file's earlier use,
+and bytes of a body that look like a record, fail the check. The checksum of small records has a salt in
+addition: properties and body of a long record, with their checksum, must not look like a small record.
+storage.segments.segment writes records; segment, recovery, ``fsck`` and Spark read them. Does no I/O. A
+length is compared with the end of the data before it is used. Segments of schema version 1 have only long
+records, at multiples of 8.
 
-A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
-the segment (28 bits) << 28 | position (28 bits), in bytes from the start of the msgs file. Locations of one
-level grow from older to younger messages, so they sort by age. A location is valid for one run: after a
-restart a different message may have it. A location kept on disk (mqtt.model.qos2_records) has beside it the
-time when its message was stored.
+A *location* is a number that identifies a record in a store: level of priority (8 bits) << 56 | number of the
+segment (28 bits) << 28 | position (28 bits), in bytes from the start of the msgs file. Locations of one level
+sort by age, the oldest message first. A location is valid for one run: after a restart a different message
+may have it. A location kept on disk (mqtt.model.qos2_records) is stored with the time of its message.
 
-The *acks file* says which records of its segment are gone, and how often remaining records were requeued.
-Behind the head (format.head) it has entries of 8 octets.
+The *acks file* records which records of its segment are acked (gone), and how often other records were
+requeued. After the head (format.head) it has entries of 8 bytes.
 
     offset size
          0    4  word: a multiple of 8, plus the kind. Bit 31: the position is 4 more than that multiple
@@ -68,10 +67,10 @@ Behind the head (format.head) it has entries of 8 octets.
        7  count * 8          EXCUSED, behind another REQUEUED: how many deliveries in COUNT were given back
                              without a failure; overwritten in place
 
-An entry with a wrong checksum is ignored: its page never reached the disk, or is of the file's earlier use.
-So ignored entries may lie between valid ones. A run costs two entries and is only written for three records
-or more, so an acks file with one entry for each record its segment can hold always has room for the next ack;
-REQUEUED, COUNT, DUE and EXCUSED never use that room.
+An entry with a wrong checksum is ignored, because its page never reached the disk, or is of the file's
+earlier use. So ignored entries may lie between valid ones. The acks file has one entry for each record that
+its segment can hold. A run costs two entries and is only written for three records or more. So there is
+always an entry for the next ack; REQUEUED, COUNT, DUE and EXCUSED leave these entries free.
 """
 from array import array
 

@@ -228,8 +228,8 @@ def reserve(files, file, count=ROOM_AHEAD):
 
 
 def keep_left_out(files, path, payloads):
-    """Save records that their log's reader cannot use in ``<path>.left-out``, because compaction drops them.
-    For boot: blocks. Raises OSError.
+    """Save unusable records of a log in ``<path>.left-out``, because compaction drops them. For boot: blocks.
+    Raises OSError.
     """
     kept_path = f"{os.fspath(path)}.left-out"
     kept = []

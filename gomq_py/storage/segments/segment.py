@@ -220,7 +220,7 @@ class Segment:
     # records taken out of order
 
     def is_picked(self, at):
-        """Whether the record at ``at``, after the store's read position, was taken out of order."""
+        """Whether the record at ``at`` was picked: taken out of order, before reading has reached it."""
         return self.picked is not None and self.picked.has(at)
 
     def pick(self, at):

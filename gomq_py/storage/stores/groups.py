@@ -118,8 +118,7 @@ class WaitingLists:
         return location
 
     def insert(self, group, location):
-        """Add a message in order of location. Fast directly after the one inserted last; otherwise searches.
-        """
+        """Add a message in order of location. Fast directly after the last inserted one; else searches."""
         # A channel gives back its messages in order, perhaps thousands of one group.
         before = self._before(group, location)
         if before == group.tail and group.count:
@@ -444,8 +443,7 @@ class Lines:
         return 0
 
     def note_served(self, group, since):
-        """Remember a free group without messages, so that its next message does not overtake waiting groups.
-        """
+        """Remember a free group without messages, so that its next message does not overtake others."""
         self._number += 1
         group.number = self._number
         group.since = since
