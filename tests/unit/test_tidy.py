@@ -56,7 +56,7 @@ FIGURES = {
     "lines perf.walk": 561,
     "lines storage.disk.data_dir": 622,
     "lines storage.disk.files": 650,
-    "lines storage.format.record": 625,
+    "lines storage.format.record": 624,
     "lines storage.segments.pool": 674,
     "lines storage.segments.segment": 576,
     "lines storage.stores.group_store": 584,
