@@ -60,7 +60,7 @@ class WebSocket:
             connection           wsproto's connection, after its handshake
             is_leaving()         whether the server stops; the peer's Close frame then says so
             turns                the SlowTurns, since a frame costs wsproto some 25 us
-            most_before_login    most bytes in heads and control frames while ``is_pending()``
+            most_before_login    limit of bytes in heads and control frames while ``is_pending()``
             is_pending()         whether the client has not logged in yet
         """
         self._socket = socket

@@ -88,7 +88,9 @@ class File:
         return os.pread(self.fd, end - start, start)
 
     def read_into(self, target, start, end):
-        """Copy the bytes [start, end) to the start of ``target``, a memoryview. Returns how many exist."""
+        """Copy the bytes [start, end) to the start of ``target``, a memoryview. Returns their number. It is
+        lower if the file ends before ``end``.
+        """
         if self.map is None:
             return os.preadv(self.fd, (target[:end - start],), start)
         with memoryview(self.map)[start:end] as octets:

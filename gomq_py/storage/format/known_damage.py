@@ -20,8 +20,8 @@ def is_known(ranges, number, start, end):
 
 
 def lost_among(first, behind, count, runs):
-    """Most records of the damaged region [``first``, ``behind``) that are not in the acked ``runs``.
-    ``count``: records in the region.
+    """Upper bound of the records in the damaged region [``first``, ``behind``) that are not in the acked
+    ``runs``. ``count``: records in the region.
     """
     if any(start <= first and behind <= end for start, end in zip(runs[::2], runs[1::2])):
         return 0

@@ -51,7 +51,7 @@ class GroupStore(message_store.MessageStore):
     """Keeps the messages of one queue with groups. Made by open_group_store.
 
         group_key     the GroupKey that reads the group of a message
-        group_limit   most unacknowledged messages of one group
+        group_limit   limit of unacknowledged messages per group
         waiting       the WaitingLists
         lines         the Lines, which choose the next group for a consumer
         passes_on     True after PASSED_IN_A_TURN skipped messages, until begin_turn()
@@ -577,7 +577,7 @@ def open_group_store(
     durable=True, listener=None
 ):
     """Create or open a GroupStore; see open_store for the other arguments and the result. ``named_by``: the
-    arguments of GroupKey. ``group_limit``: most unacknowledged messages of one group; 0: no limit.
+    arguments of GroupKey. ``group_limit``: limit of unacknowledged messages per group; 0: none.
     """
     return open_store(
         folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener,
