@@ -1,18 +1,17 @@
-"""Admission: limits the number of connections: in all, from each address, and of clients that have not logged
-in yet (pending connections). Reads and writes no socket.
+"""Admission: limits the number of connections: in all, per address, and before login (pending connections).
 
 A listener checks the limits before it serves a socket; a protocol's server reports logins. A connection
 counts until its socket closes. A refused client gets a closed socket. Each protocol has a gate with its own
-limits, so that a flood at one protocol keeps no client out of another; all gates share a limit of file
-descriptors.
+limits, so that a flood at one protocol keeps no client out of another. All gates share a limit of file
+descriptors. Reads and writes no socket.
 
 While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
-drops the oldest pending connection of the address with the most pending connections, so a reconnecting fleet
-is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
-``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once; new
+drops the oldest pending connection of the address with the most pending connections, so that a reconnecting
+fleet is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
+``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once. New
 connections from it are refused while the gate is full.
 
-Leftovers returns memory to the system once many clients have left. Idle brokers have no timer.
+Leftovers returns memory to the system after many clients have left. Idle brokers have no timer.
 """
 import fcntl
 import functools
@@ -52,7 +51,7 @@ LULL_MS = 500
 
 
 class AdmittedSocket:
-    """One connection that Admission counts. ``host``: the client's address, empty for a unix socket.
+    """One connection that Admission counts. ``host``: the client's address; empty for a unix socket.
     ``end_login()``, or None: ends a login that waits for something other than the socket; must not switch.
     """
 
@@ -66,7 +65,7 @@ class AdmittedSocket:
         self.end_login: Callable[[], None] | None = None
 
     def shut_down(self) -> None:
-        """Shut the socket down and end its login; the code that serves the socket then closes it."""
+        """Shut the socket down and end its login. The code that serves the socket then closes it."""
         shut_down(self.fileno)
         end_login, self.end_login = self.end_login, None
         if end_login is not None:
@@ -74,15 +73,14 @@ class AdmittedSocket:
 
 
 class Admission:
-    """Counts the client connections of all protocols, and makes for each protocol a Gate with its limits."""
+    """Counts the client connections of all protocols, and makes a Gate for each protocol."""
 
     def __init__(
         self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0,
         on_left: Callable[[], None] = lambda: None,
     ):
-        """``settings``: has the limits that gate() names. ``descriptors``: the process's limit of file
-        descriptors; 0: read it from the system. ``on_left()``, which must not switch, is called when a
-        connection ends.
+        """``settings``: has the limits that gate() names. ``on_left()``: called when a connection ends; must
+        not switch. ``descriptors``: the process's limit of file descriptors; 0: read it from the system.
         """
         self.settings = settings
         self._on_left = on_left
@@ -94,8 +92,8 @@ class Admission:
         self.is_closed = False
 
     def gate(self, prefix: str) -> "Gate":
-        """Return the Gate of one protocol. For each new connection the Gate reads its limits from the
-        settings PREFIXmax_connections_per_address and PREFIXmax_pending_logins.
+        """Return the Gate of one protocol, which reads its limits from the settings at each new connection.
+        The settings are PREFIXmax_connections_per_address and PREFIXmax_pending_logins.
         """
         if prefix not in self._gates:
             self._gates[prefix] = Gate(self, prefix)
@@ -113,7 +111,7 @@ class Admission:
 
     def add(self, fileno: int, host: str) -> AdmittedSocket | None:
         """Count an accepted socket, and return its AdmittedSocket. Returns None, and counts nothing, after
-        close() or if no file descriptor is free for it.
+        close() or without a free file descriptor.
         """
         if self.is_closed:
             return None
@@ -136,14 +134,14 @@ class Admission:
         return True
 
     def close(self) -> None:
-        """Shut down the sockets of all connections; connections that come later are refused."""
+        """Shut down the sockets of all connections, and refuse later connections."""
         self.is_closed = True
         for admitted in list(self.admitted.values()):
             admitted.shut_down()
 
 
 class Gate:
-    """Limits one protocol's connections: by client address, and pending ones (before login)."""
+    """Limits one protocol's connections by client address, and its pending connections (before login)."""
 
     def __init__(self, admission: Admission, prefix: str):
         self._admission = admission
@@ -164,15 +162,15 @@ class Gate:
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if a connection from ``host`` may be accepted. If too many are pending, shuts down a
-        connection that has been pending for long, or returns False without such a connection.
+        """True if a connection from ``host`` may be accepted. If too many are pending, shuts down one that
+        has been pending for long; returns False without such a connection.
         """
         is_full = len(self._pending) >= getattr(self._settings, self._most_pending)
         return not is_full or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` must be refused instead of waiting: too many are pending, and
-        earlier clients of this address have kept the broker waiting.
+        """True if a connection from ``host`` must be refused instead of waiting. Then too many are pending,
+        and earlier clients of this address have kept the broker waiting.
         """
         return self._is_slow(host) and self._is_full()
 
@@ -193,7 +191,7 @@ class Gate:
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
         """Count the connection under its client's address ``host``, which a proxy may have announced. Returns
-        the AdmittedSocket, or None if the connection is refused: then the caller must close the socket.
+        the AdmittedSocket, or None if the connection is refused; then the caller must close the socket.
         """
         # Calls enter() if no listener has called it for this socket. In that case the socket's owner must
         # call leave(); in the other case the listener calls leave().
@@ -251,9 +249,10 @@ class Gate:
         return self._slow.get(network_of(host), 0.0) > self._clock()
 
     def _drop_the_slowest(self, newcomer: str) -> bool:
-        """Shut down the oldest pending connection of the address with the most pending connections. Returns
-        False, without any effect, if that connection is younger than PATIENCE_S, unless its address is slow
-        and the address ``newcomer`` is not.
+        """Shut down the oldest pending connection of the address with the most pending connections.
+
+        Returns False, without any effect, if it is younger than PATIENCE_S, unless its address is slow and
+        the address ``newcomer`` is not.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -276,8 +275,8 @@ class Gate:
 
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
-    """Return the network under which an address is counted, as text: the /64 of an IPv6 address; an IPv4
-    address itself.
+    """Return the network under which an address is counted, as text. This is the /64 of an IPv6 address, or
+    an IPv4 address itself.
     """
     # One customer has a whole /64.
     try:
@@ -291,8 +290,8 @@ def network_of(address: str) -> str:
 
 
 def waits_for_client(fileno: int) -> bool:
-    """Whether the broker waits for the client of this socket: the broker has read all that the client sent,
-    and has sent nothing for ANSWER_MS.
+    """Whether the broker waits for the client of this socket. True if the broker has read all that the client
+    sent, and has sent nothing for ANSWER_MS.
     """
     # The kernel tells this, so that no delay of the broker is blamed on the client.
     try:
@@ -309,8 +308,8 @@ def waits_for_client(fileno: int) -> bool:
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
-    """Shut down a socket (for TLS, the TCP socket below it) that another greenlet serves. That greenlet then
-    stops waiting and closes the socket.
+    """Shut down a socket that another greenlet serves. That greenlet stops waiting and closes the socket. For
+    TLS, this is the TCP socket below it.
     """
     borrowed = socket.socket(fileno=fileno)
     try:
@@ -328,8 +327,8 @@ def give_back():
 
 
 class Leftovers:
-    """Returns memory to the system after many clients have disconnected. ``timers`` and ``endings``: the
-    hub's. ``begin_to_give_back()``, which must not switch, starts the return.
+    """Returns memory to the system after many clients have disconnected. ``begin_to_give_back()``, which must
+    not switch, starts the return.
     """
 
     # Otherwise small objects that the interpreter keeps for reuse, scattered among freed blocks, would each

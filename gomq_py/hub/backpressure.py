@@ -1,9 +1,10 @@
 """Backpressure: reads a publisher less often if it sends more than the consumers of its queues can take.
 
 Each connection measures how fast its client publishes (PublishRate), each queue how fast its consumers take
-(TakeRate). If both are floods and the consumers are behind, the publisher is not read until one of its queues
-has caught up, but not for long: it is slowed down, never stopped. Without this, RabbitMQ's PerfTest has a
-median latency of 350 ms instead of 25. No timer runs while all publishers are read.
+messages (TakeRate). If both are fast (a flood) and the consumers are behind, reading of the publisher pauses
+until one of its queues has caught up, but only for a short time: the publisher is slowed down, never stopped.
+Without this, RabbitMQ's PerfTest has a median latency of 350 ms instead of 25. No timer runs while all
+publishers are read.
 
 A Turn delays one message until a client has read the earlier ones.
 """
@@ -34,9 +35,7 @@ class PublishRate:
         self._count = self._since_ms = 0
 
     def is_flood(self, now_ms, count):
-        """Count the ``count`` messages of one read. Returns whether FLOOD messages came within the last
-        LOOK_MS.
-        """
+        """Count the ``count`` messages of one read. Returns whether FLOOD messages came in LOOK_MS."""
         # Over several reads, because one read of TLS brings only a few messages.
         passed_ms = now_ms - self._since_ms
         if not 0 <= passed_ms < LOOK_MS:
@@ -47,8 +46,8 @@ class PublishRate:
 
 
 class TakeRate:
-    """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: number of
-    messages taken in the queue's life, without requeued messages.
+    """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: messages taken
+    since the queue exists, without requeued messages.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")
@@ -60,8 +59,8 @@ class TakeRate:
         self._from = self._from_ms = self._flood_from = 0
 
     def quantum(self, now_ms, taken, share, rivals):
-        """Return how many messages to give a consumer in one write to its socket: its ``share`` of the ready
-        messages, more in a flood. ``rivals``: the number of consumers of the queue that compete.
+        """Return the number of messages for a consumer in one write to its socket: ``share``, or more in a
+        flood. ``share``: its part of the ready messages. ``rivals``: competing consumers of the queue.
         """
         # A write costs as much as 20 to 50 small messages. At most its part of the messages taken since the
         # flood began.
@@ -70,8 +69,8 @@ class TakeRate:
         return max(share, min(4 * FLOOD, (taken - self._flood_from) // rivals))
 
     def is_exceeded(self, now_ms, taken, ready, ready_octets):
-        """Whether the consumers take fast (in a flood) and yet are behind: ``ready`` messages,
-        ``ready_octets`` in all, are left. False for slow consumers, because publishers do not wait for these.
+        """Whether the consumers take messages fast (in a flood) and yet are behind. False for slow consumers,
+        for which publishers do not wait. ``ready``: messages left; ``ready_octets``: their bytes.
         """
         weight = 1 + ready_octets // ready // WEIGHT_OCTETS
         return (
@@ -80,7 +79,6 @@ class TakeRate:
         )
 
     def _is_flood(self, now_ms, taken, weight):
-        """Whether FLOOD messages per ms were taken lately, each counted as ``weight`` messages."""
         passed_ms = now_ms - self._from_ms
         if not 0 <= passed_ms < FLOOD:
             self._count = taken - self._from
@@ -93,7 +91,7 @@ class TakeRate:
 
 
 class Backpressure:
-    """Stops reading publishers while their consumers are behind. One per hub; ``timers``: the hub's."""
+    """Pauses reading of publishers while their consumers are behind. One per event loop."""
 
     most_looks = 2 * BEHIND_MS // LOOK_MS
 
@@ -106,8 +104,8 @@ class Backpressure:
         return len(self._waiting)
 
     def pause_reading(self, stream, queues):
-        """Stop reading a publisher's Stream until one of its ``queues``, a list of Destinations, has caught
-        up, at most for 2 * BEHIND_MS.
+        """Stop reading a publisher's Stream until one of its ``queues`` has caught up, at most for 2 *
+        BEHIND_MS. ``queues``: a list of Destinations.
         """
         # Of several streams with the same first queue, one at a time goes on, so that they do not flood it
         # together.
@@ -128,7 +126,6 @@ class Backpressure:
             self._timer = self._timers.start(LOOK_MS, self._look)
 
     def _behind(self, waiting):
-        """Resume reading of publishers whose wait is over; return a list of those still ``waiting``."""
         behind = []
         let_on = set()
         for one in waiting:
@@ -144,7 +141,7 @@ class Backpressure:
 
 
 class Waiting:
-    """A publisher that is not read: the ``hold`` on its stream, and the ``queues`` that it waits for."""
+    """A publisher whose reading is paused by ``hold`` until one of its ``queues`` has caught up."""
 
     __slots__ = ("hold", "queues", "looks")
 
@@ -156,7 +153,7 @@ class Waiting:
 
 class Turn:
     """Delays a message until the client has read the data in ``output``, but at most ``most_ms``. The Message
-    keeps it as its attribute ``lacking``.
+    keeps this object as its attribute ``lacking``.
     """
 
     __slots__ = ("_outputs", "_timers", "_most_ms", "_timer", "_callback")

@@ -1,14 +1,14 @@
-"""Budget: limits the octets that all connections of a hub hold together.
+"""Budget: limits the bytes that all connections of an event loop hold together.
 
 BodyBudget is for message bodies being received, LargeOutput for large messages being sent. A budget counts
-octets and stores none. A holder is a body or consumer that holds octets; an account is a user in a virtual
+bytes and stores none. A holder is a body or consumer that holds bytes; an account is a user in a virtual
 host.
 
-The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most``,
-the reserve, go only to holders within their share. An account's share is half of what is left of the reserve.
-A connection's share is an eighth of what is left of the first half of the reserve. A holder beyond its share
-waits. While any holder waits, the holders beyond their share must make progress at a least speed; the
-connections of slower holders are closed, the slowest first, until there is room.
+The first ``limit`` bytes go to all holders, first come, first served. The bytes from ``limit`` to ``most``,
+the reserve, go only to holders within their share. An account's share is half of the free part of the
+reserve. A connection's share is an eighth of the free part of the first half of the reserve. A holder beyond
+its share waits. While any holder waits, the holders beyond their share must make progress at a minimum speed.
+Connections of slower holders are closed, the slowest first, until enough bytes are free.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -33,10 +33,9 @@ AT_ONCE = 64
 
 
 class Held:
-    """The ``octets`` that one holder (a body or consumer) has. They also count for the connection ``output``
-    and the ``account``.
+    """Bytes held by one holder (a body or consumer), which also count for its connection ``output``.
 
-    ``progress``: octets received or sent for the holder up to the time ``since_s``. ``speed``: progress per
+    ``progress``: bytes received or sent for the holder up to the time ``since_s``. ``speed``: progress per
     second before ``since_s``, as a part of ``octets``, or None.
     """
 
@@ -51,7 +50,7 @@ class Held:
 
 
 class Budget:
-    """Counts the octets that holders have: in all (``held``), by connection and by account (user in a vhost).
+    """Counts the bytes that holders have: in all (``held``), by connection and by account (user in a vhost).
 
     A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
     account), ``resume_held()``, called when a waiter should try again, and ``give_up(why)``, which closes its
@@ -74,7 +73,7 @@ class Budget:
         self._is_closed = False
 
     def close(self):
-        """Stop the timer and forget all waiters: no waiter is resumed any more."""
+        """Stop the timer and forget all waiters, without resuming them."""
         self._is_closed = True
         for waiter in list(self._waiting):
             self.forget(waiter)
@@ -83,7 +82,7 @@ class Budget:
             self._watch = None
 
     def forget(self, waiter):
-        """Remove a waiter; does nothing if ``waiter`` does not wait."""
+        """Remove a waiter. Does nothing if ``waiter`` does not wait."""
         octets, account = self._waiting.pop(waiter, (0, None))
         self._wanted -= octets
         row = self._rows.get(account, {})
@@ -103,7 +102,7 @@ class Budget:
         self._of_account[held.account] = self._of_account.get(held.account, 0) + octets
 
     def _let_go(self, holder):
-        """Take a holder's octets out of all counts. Returns False if the holder had none."""
+        """Subtract a holder's bytes from all counts. Returns False if the holder had none."""
         held = self._holders.pop(holder, None)
         if held is None:
             return False
@@ -113,19 +112,19 @@ class Budget:
         return True
 
     def _is_within_share(self, output, octets=0):
-        """Whether the connection or its account would be within its share with ``octets`` more."""
+        """Whether the connection or its account would be within its share with ``octets`` more bytes."""
         of_connection, of_account = self._shares(octets)
         return (
             self._of_output.get(output, 0) + octets <= of_connection
             or self._of_account.get(output.account, 0) + octets <= of_account)
 
     def _shares(self, octets=0):
-        """Return (share of a connection, share of an account) in octets, as if ``octets`` more were held."""
+        """Return the shares in bytes (of a connection, of an account) with ``octets`` more bytes held."""
         left = self.most - max(self.held + octets, self.limit)
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter. ``octets``: how many it wants and does not hold yet; 0 if it already holds them."""
+        """Add a waiter. ``octets``: bytes that it wants and does not hold yet; 0 if it already holds them."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -145,7 +144,7 @@ class Budget:
             self._watch_on(0 if was_in_vain or count == AT_ONCE else LOOK_S)
 
     def _give_up_slow(self):
-        """Close connections of slow holders beyond their share until there is room. Returns their number."""
+        """Close connections of slow holders beyond their share until enough is free. Returns their number."""
         count = 0
         now_s = self._clock()
         slow = []
@@ -195,26 +194,26 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether waiters need octets that holders have now."""
+        """Whether waiters need bytes that holders have now."""
         return bool(self._waiting)
 
     def _call_next(self):
         """Resume waiters; the timer calls this while there are waiters. True: call again at once."""
 
     def _progress(self, holder, held):
-        """The number of octets received or sent for the holder so far, to compute its speed."""
+        """Number of bytes received or sent for the holder so far, to compute its speed."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
-        """Whether a holder can be slow only because of its client, so that its connection may be closed."""
+        """Whether slowness of a holder can only be its client's fault, so that it may be disconnected."""
         raise NotImplementedError
 
     def _let_go_of(self, holder):
-        """Free the octets of a holder whose connection give_up() has closed, and resume waiters."""
+        """Free the bytes of a holder whose connection give_up() has closed, and resume waiters."""
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """Return the text, for the client or the log, why a slow holder's connection is closed."""
+        """Text for the client or the log: why a slow holder's connection is closed."""
         raise NotImplementedError
 
 
@@ -225,14 +224,13 @@ def _subtract(sums, key, octets):
 
 
 class BodyBudget(Budget):
-    """Limits the octets of message bodies that have been received in part, over all connections of a hub.
-    Complete messages that wait to be stored also count.
+    """Limits the bytes of message bodies that are incomplete or not stored yet, over all connections.
 
     From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
     the *first* body. The first body's connection is read as a whole: its other bodies grow, too, and are
     refused when the connection holds ``limit``. Other connections with bodies beyond their share are not
     read. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``. A body
-    also has ``is_held_up``: reading of its connection is paused by the broker for another reason.
+    also has ``is_held_up``: True while the broker has paused reading of its connection for another reason.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -244,8 +242,8 @@ class BodyBudget(Budget):
         self._whole = 0  # octets of messages that wait to be stored
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``. Returns True if more of the body may be received; False: its
-        connection must not be read until ``body.resume_held()`` is called.
+        """Count ``octets`` more bytes for ``body``. Returns True if more of the body may be received. False:
+        its connection must not be read until ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
         self._turns.setdefault(body.output.account, self._turn - 1)
@@ -271,7 +269,7 @@ class BodyBudget(Budget):
         return ""
 
     def release(self, body):
-        """Free the octets of a body that is complete or will not end, and resume bodies that wait."""
+        """Free the bytes of a body that is complete or will not end, and resume waiting bodies."""
         self.forget(body)
         if not self._let_go(body):
             return
@@ -292,9 +290,7 @@ class BodyBudget(Budget):
             self._letting_on = None
 
     def count_whole(self, octets):
-        """Count a complete message that waits to be stored; once it is stored, call this again with the
-        negative number.
-        """
+        """Count the bytes of a complete message not stored yet; negative ``octets`` when it is stored."""
         # While such messages wait, no body beyond its share may grow above the limit.
         self._whole += octets
         self.held += octets
@@ -333,7 +329,7 @@ class BodyBudget(Budget):
         return next(one for one in self._holders if one.output is output)
 
     def _let_on(self):
-        """Resume the waiting bodies that may grow; if they are many, over several polls of the loop."""
+        """Resume the waiting bodies that may grow. Many are resumed over several polls of the event loop."""
         if len(self._waiting) <= AT_ONCE:
             self._let_on_now()
         elif self._letting_on is None:
@@ -392,14 +388,14 @@ class BodyBudget(Budget):
 
 
 class LargeOutput(Budget):
-    """Limits the octets of large messages that clients have not read yet, over all connections of a hub.
+    """Limits the bytes of large messages that clients have not read yet, over all connections.
 
-    Delivery calls admit() before it copies a message larger than the hub's output buffer, or sends one from
+    Delivery calls admit() before it copies a message larger than the shared output buffer, or sends one from
     its file. A copy stays until the socket has taken it. The last quarter of the limit is only for consumers
-    within their share of it; other consumers wait, and clients that read too slowly meanwhile are
+    within their share of it. Other consumers wait, and clients that read too slowly meanwhile are
     disconnected. If no other copy exists, a copy of any size is admitted. If no waiter has been admitted for
     ``2 * WINDOW_S``, one copy is admitted beyond the limit and counts in no share. A consumer's progress is
-    the octets that its ``output`` has sent.
+    the bytes that its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -410,7 +406,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether the consumer may get a copy of ``octets`` now; if not, resume_held() follows."""
+        """Whether the consumer may get a copy of ``octets`` bytes now. If not, resume_held() follows."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (
@@ -424,7 +420,7 @@ class LargeOutput(Budget):
         return False
 
     def written(self, consumer, octets):
-        """Count ``octets`` of a copy that the socket did not take."""
+        """Count ``octets`` bytes of a copy that the socket did not take."""
         if consumer not in self._holders:
             consumer.output.call_when_drained(lambda: self._let_go_of(consumer))
         self._hold(consumer, octets)
@@ -438,7 +434,7 @@ class LargeOutput(Budget):
             self._call_next()
 
     def _is_let_past(self, consumer):
-        """Whether the consumer has been chosen to have a copy beyond the limit, and has none yet."""
+        """Whether the consumer was chosen to have a copy beyond the limit, and has none yet."""
         return consumer is self._past and not self._past_octets
 
     def _shares(self, octets=0):
@@ -457,7 +453,7 @@ class LargeOutput(Budget):
         return self.held + self._wanted > self.limit
 
     def _call_next(self):
-        """Resume waiters in order while there is room. Returns whether the timer must call soon again."""
+        """Resume waiters in order while enough is free. Returns whether the timer must call again at once."""
         # It must if a resumed waiter no longer asked for octets.
         was_in_vain = False
         while self._waiting:
@@ -478,7 +474,7 @@ class LargeOutput(Budget):
         return not self._holders or self.held + octets <= self.limit
 
     def _next(self):
-        """Return the oldest waiter of the account that holds the fewest octets."""
+        """Return the oldest waiter of the account that holds the fewest bytes."""
         account = min(self._rows, key=lambda one: self._of_account.get(one, 0))
         return next(iter(self._rows[account]))
 

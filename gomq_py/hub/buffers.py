@@ -1,9 +1,9 @@
-"""Hub buffers: one input and one output buffer for all connections of a hub, and buffers for large bodies.
+"""Buffers: one input and one output buffer shared by all connections, and buffers for large bodies.
 
-Their contents do not outlive a switch of greenlets: a connection copies its unfinished octets out before the
+Their contents do not outlive a switch of greenlets: a connection copies its unfinished bytes out before the
 next connection is served. BodyBuffers keeps buffers for later bodies, because a mebibyte of fresh memory
-costs 256 page faults. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped
-when no body has come for KEPT_MS. An idle hub runs no timer. The body budget (hub.budget) limits the octets.
+costs 256 page faults. A buffer becomes free when no view of it is left. Kept buffers are dropped when no body
+has come for KEPT_MS. Without bodies no timer runs. The body budget (hub.budget) limits the bytes.
 """
 import mmap
 import weakref
@@ -46,17 +46,17 @@ STEP_OCTETS = 256 * 1024
 
 
 class HubBuffers:
-    """The input buffer and the output buffer that all connections of a hub share.
+    """The input buffer and the output buffer that all connections of an event loop share.
 
-        input           its first ``reserve`` octets are for the beginning of a frame whose rest is read next
-        flood_room      all octets behind the reserve; a connection reads into them in a flood
+        input           its first ``reserve`` bytes are for the beginning of a frame whose rest is read next
+        flood_room      all bytes after the reserve, for reads of a client that sends very much
         input_room      the part of flood_room, ``input_octets``, for usual reads
         first_room      a smaller part of flood_room, for new clients
         full_reads      number of reads that filled ``input_octets``
-        ends_left       how many more connections may end in this poll of the loop
+        ends_left       how many more connections may end in this poll of the event loop
         output          at address ``output_at``; has ``flood_output_octets``, of which usually
                         ``output_octets`` are used
-        frame_max       largest frame that a connection of this hub may negotiate; it sets ``reserve``
+        frame_max       largest frame that a connection may negotiate; it sets ``reserve``
     """
 
     __slots__ = (
@@ -90,14 +90,12 @@ class HubBuffers:
         self._spares = []
 
     def count_end(self):
-        """Note in ``ends_left`` that a read has found its connection ended."""
+        """Subtract 1 from ``ends_left``, after a read has found its connection ended."""
         self.is_next_poll()
         self.ends_left -= 1
 
     def is_next_poll(self):
-        """Whether the event loop has polled since the last call, by the loop's time. If so, resets
-        ``ends_left``.
-        """
+        """Whether the event loop has polled since the last call. If so, resets ``ends_left``."""
         polled_at = gevent.get_hub().loop.now()
         if polled_at == self._polled_at:
             return False
@@ -112,9 +110,7 @@ class HubBuffers:
         return self._scratch
 
     def take_spare(self, is_small):
-        """Lend a bytearray of SMALL_SPARE_OCTETS if ``is_small``, else of SPARE_OCTETS, which the caller
-        returns by give_spare().
-        """
+        """Lend a bytearray of SMALL_SPARE_OCTETS or SPARE_OCTETS, to be returned by give_spare()."""
         spares = self._small_spares if is_small else self._spares
         if spares:
             return spares.pop()
@@ -128,7 +124,7 @@ class HubBuffers:
 
 
 class Lent:
-    """A buffer in use: ``octets`` is a memoryview. The buffer is free for reuse when nothing refers to this
+    """A buffer in use. ``octets`` is a memoryview. The buffer is free for reuse when nothing refers to this
     Lent any more.
     """
 
@@ -139,7 +135,7 @@ class Lent:
 
 
 class BodyBuffers:
-    """Lends buffers for large message bodies to the connections of one hub, and keeps them for reuse."""
+    """Lends buffers for large message bodies to connections, and keeps them for reuse."""
 
     def __init__(self, timers):
         self._timers = timers
@@ -148,7 +144,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """Return a Lent buffer of at least so many octets, whose content is undefined. Raises OSError."""
+        """Return a Lent buffer of at least so many bytes, with undefined content. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept
@@ -166,11 +162,11 @@ class BodyBuffers:
         return lent
 
     def kept_octets(self):
-        """Number of octets in buffers that are kept for reuse, lent out or free."""
+        """Number of bytes in buffers that are kept for reuse, lent out or free."""
         return sum(len(buffer) for buffer, _ in self._kept)
 
     def _make_room(self, octets):
-        """Drop free buffers, oldest first, until a new buffer of so many octets can be kept."""
+        """Drop free buffers, oldest first, until a new buffer of so many bytes can be kept."""
         for kept in list(self._kept):
             if self.kept_octets() + octets <= KEPT_OCTETS or octets > KEPT_OCTETS:
                 break

@@ -6,7 +6,8 @@ the cost of a login independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
 ``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` informs its
-client, and waits; ``abort(why)`` does not; ``cut_off()`` is for the hub's end. Never reads or writes.
+client, and waits; ``abort(why)`` does not; ``cut_off()`` is for the close of the event loop. Never reads or
+writes.
 """
 import time
 from collections import Counter
@@ -26,9 +27,7 @@ STOP_TIMEOUT_S = 1
 
 
 class Churn(Counters):
-    """Counts since the start: connections and channels that were created or closed, and logins that succeeded
-    or failed.
-    """
+    """Counts since the start: connections and channels created and closed, successful and failed logins."""
 
     _fields_ = counted(
         "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
@@ -36,8 +35,7 @@ class Churn(Counters):
 
 
 class Clients:
-    """Lists the logged-in connections of one broker, oldest first; ``len()`` counts them.
-
+    """Lists the logged-in connections of one broker, oldest first. ``len()`` counts them.
     ``refusing_logins``: if True, every password counts as wrong. ``is_closing``: if True, every login fails.
     """
 
@@ -64,7 +62,6 @@ class Clients:
         return connection in self._all
 
     def all(self):
-        """Return a list of all logged-in connections."""
         return list(self._all)
 
     def of_user(self, identity):
@@ -74,7 +71,6 @@ class Clients:
         return list(self._by_user.get(identity, ()))
 
     def in_vhost(self, vhost):
-        """Return a list of the connections to this vhost."""
         return list(self._by_vhost.get(vhost, ()))
 
     def count_of_door(self, name):
@@ -82,15 +78,13 @@ class Clients:
         return self._doors[name]
 
     def count_of_user(self, identity):
-        """Number of connections of the user with this identity (auth.users.User)."""
         return len(self._by_user.get(identity, ()))
 
     def count_in_vhost(self, vhost):
-        """Number of connections to this vhost."""
         return len(self._by_vhost.get(vhost, ()))
 
     def register(self, connection):
-        """Add a connection after its login; if an alarm blocks publishers, call ``connection.block()``."""
+        """Add a connection after its login. Calls ``connection.block()`` if an alarm blocks publishers."""
         self._all[connection] = None
         self._doors[connection.door] += 1
         self._by_user.setdefault(connection.user.identity, {})[connection] = None
@@ -112,14 +106,12 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Inform all connections, in slices, of an alarm that blocks publishers, with its ``reason``; None:
-        the alarm is over.
-        """
+        """Inform all connections, in slices, that an alarm blocks publishers or, if None, that it is over."""
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Make all clients disconnect; after STOP_TIMEOUT_S, disconnect the rest. May switch."""
+        """Make all clients disconnect. After STOP_TIMEOUT_S, disconnect the others. May switch."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():
@@ -145,9 +137,7 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Begin to inform these connections of an alarm's ``reason``; None: the alarm is over. Ends an
-        earlier round.
-        """
+        """Begin to inform these connections of an alarm or, if None, of its end. Cancels an earlier round."""
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)
@@ -165,7 +155,7 @@ class AlarmNews(Job):
         return bool(self._untold)
 
     def failed(self, error):
-        """Go on with the remaining connections after a fault with one of them."""
+        """Continue with the remaining connections after an error with one of them."""
         return bool(self._untold)
 
 

@@ -1,8 +1,8 @@
-"""Hub: holds everything that a broker and the servers of its protocols share in one event loop.
+"""Hub: holds everything that a broker and its protocol servers share in one event loop.
 
-The node makes one per broker and hands it to the broker and to every server. It has the connected clients,
-buffers, budgets, turns, admission, timers and jobs. A server keeps the parts of its own protocol. Knows no
-protocol, no queue and no file: parts that write to the disk are stopped by their owners.
+The node makes one Hub per broker and gives it to the broker and to every server. It has the connected
+clients, buffers, budgets, turns, admission, timers and jobs. A server keeps the parts of its own protocol.
+Knows no protocol, no queue and no file: the owners of parts that write to the disk stop these.
 """
 from functools import partial
 
@@ -32,9 +32,8 @@ LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
-    """One broker's shared parts. Admission reads its limits from ``settings`` at every new connection.
-
-    Virtual hosts, exchanges and queues use ``scheduler`` and ``timers``; protocol servers use all parts.
+    """The parts that one broker and its protocol servers share. Virtual hosts, exchanges and queues use
+    ``scheduler`` and ``timers``; protocol servers use all parts.
     """
 
     def __init__(self, settings):
@@ -72,14 +71,14 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """Return a greenlet that starts after so many seconds, unless its ``kill(block=False)`` is called
-        before. For work that may switch; other work uses a timer.
+        """Return a greenlet that starts after so many seconds. Its ``kill(block=False)`` cancels the call.
+        For work that may switch; other work uses a timer.
         """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()``, which must not switch, when the hub closes, or at once if it is closed.
-        Functions added last are called first.
+        """Call ``function()`` when the hub closes, or at once if it is closed. It must not switch. Functions
+        added last are called first.
         """
         if self.is_closed:
             self._end(function)
@@ -87,12 +86,12 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """Do not call ``function()`` at the close. Does nothing if at_close() did not get this function."""
+        """Withdraw ``function`` from at_close(). Does nothing if it was not given."""
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Inform every client that the broker stops, and wait a bounded time for their closes; then shut down
-        all sockets, and release all that connections held. May switch.
+        """Close all connections in order: inform every client that the broker stops, and wait a limited time.
+        May switch. Then shuts down all sockets, and releases all that connections held.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)
@@ -107,8 +106,8 @@ class Hub:
         shutdown.raise_failure()
 
     def close(self):
-        """End all scheduled work, timers, greenlets and sockets of this broker at once, silently to clients.
-        A second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after a kill.
+        """End all work, timers, greenlets and sockets of this broker at once, without informing clients. A
+        second call does nothing. Unless ``take_leave`` came first, work stays unfinished, as after a kill.
         """
         if self.is_closed:
             return

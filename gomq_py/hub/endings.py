@@ -1,8 +1,8 @@
-"""Endings: releases in slices all that ended connections held, such as consumers and unacknowledged messages,
-and keeps the reasons of the last ends.
+"""Endings: cleans up after ended connections, and remembers why the last connections ended.
 
-The end of a channel costs some 10 us. A connection may have thousands, and hundreds of connections end at
-once where a network fails. Never switches.
+The cleanup releases, for example, consumers and unacknowledged messages, in slices, because the end of a
+channel costs some 10 us. A connection may have thousands of channels, and hundreds of connections end at once
+where a network fails. Never switches.
 """
 import marshal
 import time
@@ -23,7 +23,7 @@ BEYOND_ARENAS = 513
 
 
 class Endings(Job):
-    """Releases what ended connections held, oldest end first, in slices of bounded time."""
+    """Cleans up after ended connections, oldest end first, in slices of bounded time."""
 
     name = "ends of connections"
 
@@ -41,7 +41,7 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """Call each function of ``ends`` and then ``then()``: before returning if ``ends`` are few and no
+        """Call each function of ``ends``, then ``then()``. This is done at once if ``ends`` are few and no
         other connection waits, otherwise later, in slices.
         """
         ends = iter(ends)
@@ -51,16 +51,16 @@ class Endings(Job):
             self.finish()
 
     def are_waiting(self):
-        """Whether ended connections hold anything that must still be released."""
+        """Whether the cleanup of an ended connection is not finished."""
         return bool(self._waiting)
 
     def close(self):
-        """Release nothing any more: ended connections stay as they are."""
+        """Stop all cleanup. Ended connections stay as they are."""
         self._is_closed = True
         self._waiting.clear()
 
     def finish(self):
-        """Release now all that ended connections hold, without slices."""
+        """Finish all cleanup now, without slices."""
         while self._waiting:
             self._next()
 
@@ -82,7 +82,7 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """Go on with the functions after the function that raised."""
+        """Continue with the next function after one that raised."""
         return bool(self._waiting)
 
 
@@ -98,7 +98,7 @@ class EndingsLately:
 
     @property
     def connections(self):
-        """The last ended connections as dicts, oldest first; ``user`` is a User's identity."""
+        """The last ended connections as dicts, oldest first. ``user`` is a User's identity."""
         return [marshal.loads(octets) for octets in self._connections]
 
     @property
@@ -107,7 +107,7 @@ class EndingsLately:
         return [marshal.loads(octets) for octets in self._channels]
 
     def connection(self, one, reason, given_name=None):
-        """Record that the logged-in connection ``one`` has ended. ``given_name``: the name that its client
+        """Record that the logged-in connection ``one`` has ended. ``given_name``: the name that the client
         gave to the connection.
         """
         self._connections.append(self._octets(

@@ -1,7 +1,5 @@
-"""Faults: logs the exceptions that end greenlets and callbacks.
-
-gevent by itself prints such exceptions on standard error, past the log's file and format, with the arguments
-of the call, passwords among them.
+"""Faults: logs the exceptions that end greenlets and callbacks. gevent by itself prints such exceptions on
+standard error instead of in the log, with the arguments of the call, which may contain passwords.
 """
 import sys
 
@@ -13,7 +11,7 @@ LOG = logger("hub")
 
 
 def log_faults():
-    """Log the exceptions that end greenlets and callbacks of this thread's gevent hub."""
+    """Log the exceptions that end greenlets and callbacks of this thread's event loop."""
     # Not for a thread whose hub belongs to an embedding program.
     gevent.get_hub().print_exception = _log_fault
 
@@ -25,7 +23,7 @@ def log_unraisable():
 
 
 def _log_fault(context, kind, error, trace):
-    """Log an exception with the name of its context, without arguments; replaces Hub.print_exception."""
+    """Log an exception with the name of its context, without arguments. Replaces Hub.print_exception."""
     if isinstance(context, tuple):
         return  # a library's work in a thread: its caller gets the exception
     LOG.error(
@@ -40,7 +38,7 @@ def _log_unraisable(unraisable):
 
 
 def name_of(context):
-    """Return a greenlet's given name, else its function's name; never the arguments."""
+    """Return a greenlet's given name, else its function's name. Never contains the arguments."""
     name = getattr(context, "name", "")
     if isinstance(name, str) and name and not name.startswith("Greenlet-"):
         return f"greenlet {name!r}"

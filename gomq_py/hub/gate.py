@@ -1,14 +1,15 @@
 """Gate: stops and resumes all deliveries of a broker.
 
 While the gate is shut, queues deliver nothing, basic.get and the management API's get wait, transfers (of
-shovels, federation, dead letters, delayed messages) rest, and webhooks post nothing. Connections stay open,
-and their frames are handled. An elected leader shuts it while it may have a successor (cluster.leadership).
+shovels, federation, dead letters, delayed messages) pause, and webhooks post nothing. Connections stay open,
+and their frames are handled. An elected leader shuts the gate while it may have a successor
+(cluster.leadership).
 """
 from gevent.event import Event
 
 
 class Gate:
-    """The gate of one hub. ``scheduler`` does the queues' deliveries and the transfers."""
+    """Stops and resumes all deliveries of one broker. ``scheduler`` does the deliveries and transfers."""
 
     def __init__(self, scheduler):
         self._scheduler = scheduler

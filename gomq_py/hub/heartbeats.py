@@ -1,7 +1,7 @@
 """Heartbeats: checks the connections of all protocols by one timer.
 
-Connections lie in buckets of an eighth of a second, and the timer is set for the next bucket; without
-connections no timer runs. A connection that has ended is forgotten at once, however long its interval.
+Connections are in buckets of an eighth of a second, and the timer is set for the next bucket. Without
+connections no timer runs. A connection that has ended is forgotten at once, even with a long interval.
 """
 import heapq
 import math
@@ -18,10 +18,10 @@ SLACK = 64
 
 
 class Heartbeats:
-    """Calls ``check_heartbeat()`` of each watched connection twice in its heartbeat interval."""
+    """Calls ``check_heartbeat()`` of each watched connection twice per heartbeat interval."""
 
     def __init__(self, timers, clock=time.monotonic):
-        """``timers``: the hub's. ``clock``: in seconds."""
+        """``timers``: the HubTimers. ``clock``: in seconds."""
         self._timers = timers
         self._clock = clock
         self._buckets = {}  # tick -> connections as keys, never empty
@@ -40,7 +40,6 @@ class Heartbeats:
             self._arm()
 
     def forget(self, connection):
-        """Do not check ``connection`` any more."""
         if self._intervals.pop(connection, None) is None:
             return
         tick = self._ticks.pop(connection, None)
@@ -55,7 +54,7 @@ class Heartbeats:
                 heapq.heapify(self._order)
 
     def close(self):
-        """Stop the timer, and check nothing any more."""
+        """Stop the timer and all checks."""
         self._is_closed = True
         self._intervals.clear()
         self._ticks.clear()

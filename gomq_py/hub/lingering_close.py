@@ -1,9 +1,9 @@
 """Lingering close: ends sockets whose peer may still be writing.
 
-Closing a socket while octets of its peer are unread, or on their way, resets the connection: the peer's next
-write fails, and octets that the peer has not read yet, such as the answer to its close, may be lost. So the
-broker ends its own side, then reads and drops the peer's octets until the peer closes, too. Time, octets and
-number of sockets are limited.
+Closing a socket while bytes of its peer are unread, or on their way, resets the connection. The peer's next
+write then fails, and bytes that the peer has not read yet, such as the answer to its close, may be lost. So
+the broker ends its own side, then reads and drops the peer's bytes until the peer closes, too. Time, bytes
+and number of sockets are limited.
 """
 from collections.abc import Callable
 from functools import partial
@@ -28,14 +28,12 @@ PAUSE_S = 0.001
 
 
 class Lingering:
-    """Ends one server's connections without a TCP reset: within limits, waits for the peer's close."""
+    """Ends one server's connections without a TCP reset, by waiting for the peer's close within limits."""
 
     def __init__(
         self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
     ):
-        """``timers``: the hub's. ``most``: limit of sockets at a time; ``seconds``, ``octets``: limits for
-        each socket.
-        """
+        """``most``: limit of waiting sockets. ``seconds``, ``octets``: limits for each socket."""
         self._timers = timers
         self._most = most
         self._seconds = seconds
@@ -48,8 +46,8 @@ class Lingering:
         return len(self._greenlets) + len(self._watched)
 
     def end(self, socket: Any) -> None:
-        """End the broker's side of a connection, and wait until the peer has closed its side, or a limit is
-        reached. Then the caller closes the socket. May switch.
+        """End the broker's side of a connection, and wait for the peer's close or a limit. May switch. The
+        caller then closes the socket.
         """
         if self._is_closed or len(self) >= self._most:
             return
@@ -66,7 +64,7 @@ class Lingering:
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
         """End the broker's side of a connection, and return at once. ``gone()`` is called when the peer has
-        closed or a limit is reached, maybe before this returns.
+        closed or a limit is reached, perhaps before this returns.
         """
         # Only TLS and WebSockets need a greenlet. Their last octets are sent at once, because a broker that
         # stops shuts the socket down before the greenlet begins.
@@ -101,7 +99,7 @@ class Lingering:
         gevent.killall(list(self._greenlets), block=False)
 
     def _discard(self, socket: Any) -> None:
-        """Read and drop octets until the peer closes or the limit is reached. May switch."""
+        """Read and drop bytes until the peer closes or the limit is reached. May switch."""
         left = self._octets
         while left > 0:
             count = len(socket.recv(READ_OCTETS))
@@ -113,9 +111,7 @@ class Lingering:
 
 
 class _Watched:
-    """Waits in the loop, without a greenlet, until the peer of a plain socket has closed or the time is up;
-    then calls ``over(self)``.
-    """
+    """Waits, without a greenlet, for the close of a plain socket's peer, then calls ``over(self)``."""
 
     __slots__ = ("_socket", "_left", "_over", "_watcher", "_timer")
 
@@ -140,7 +136,6 @@ class _Watched:
         return True
 
     def end(self) -> None:
-        """Stop waiting for the peer's close, and call ``over``."""
         timer, self._timer = self._timer, None  # it refers to this object
         timer.stop()
         self._watcher.stop()
@@ -152,7 +147,7 @@ class _Watched:
             self.end()
 
     def _has_ended(self) -> bool:
-        """Drop received octets. Returns whether the peer has closed or has sent more than the limit."""
+        """Drop received bytes. Returns whether the peer has closed or has sent more than the limit."""
         try:
             count = len(self._socket.recv(READ_OCTETS))
         except BlockingIOError:
@@ -164,9 +159,7 @@ class _Watched:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket. Later reads of a TLS socket return octets that are still
-    encrypted.
-    """
+    """Shut down the writing half of a gevent socket. Later reads of a TLS socket return encrypted bytes."""
     # A TLS peer first gets a close_notify, because it may take its absence for an attack.
     # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)

@@ -1,6 +1,5 @@
-"""Loop socket: a connected socket that never waits. Its owner reads and writes in callbacks of the loop.
-
-gevent's socket has two watchers for code that waits, and takes 15 us to accept.
+"""Loop socket: a connected socket that never waits. Its owner reads and writes in callbacks of the event
+loop. gevent's socket has two watchers for code that waits, and takes 15 us to accept.
 """
 import _socket
 from typing import Any
@@ -9,7 +8,7 @@ from gevent.socket import socket as GeventSocket
 
 
 class LoopSocket(_socket.socket):
-    """An accepted socket, ``descriptor``, whose calls never wait. Owns the descriptor."""
+    """An accepted socket whose calls never wait. Owns the file ``descriptor``."""
 
     __slots__ = ("__weakref__",)
 
@@ -19,7 +18,7 @@ class LoopSocket(_socket.socket):
 
     @property
     def _sock(self) -> "LoopSocket":
-        """This socket itself, under the name that gevent's sockets have for the system's socket."""
+        """This socket itself. gevent's sockets have the system's socket under this name."""
         return self
 
 
@@ -32,7 +31,7 @@ def is_plain(socket: Any) -> bool:
 
 
 def descriptor_of(socket: Any) -> int:
-    """The descriptor of a plain socket of the system, or -1 for TLS, a WebSocket, and a simulated socket."""
+    """The descriptor of a plain system socket; -1 for TLS, a WebSocket, or a simulated socket."""
     if is_plain(socket) and isinstance(socket._sock, _socket.socket):
         return socket.fileno()
     return -1

@@ -1,4 +1,4 @@
-"""Shutdown: carries out all steps even if some fail. The node, the broker and each vhost use it."""
+"""Shutdown: carries out all steps even if some fail. Used by the node, the broker and each vhost."""
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
@@ -12,7 +12,6 @@ class Shutdown:
 
     @property
     def has_failed(self):
-        """Whether any step so far has raised."""
         return self._failure is not None
 
     def do(self, step, *arguments, **options):

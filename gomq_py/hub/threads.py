@@ -1,7 +1,7 @@
-"""Threads: calls functions in threads, and gives their exceptions to the caller only.
+"""Threads: calls functions in threads, and gives their exceptions only to the caller.
 
-Every piece of work in a thread begins here. gevent by itself prints an exception on standard error, with the
-arguments of the call, passwords among them, and past the log; strangers can cause such exceptions.
+All work in threads begins here. gevent by itself prints an exception on standard error, with the arguments of
+the call, which may contain passwords, instead of in the log. Unauthenticated peers can cause such exceptions.
 """
 import gevent
 from gevent import monkey
@@ -19,7 +19,6 @@ class ThreadWork:
         self._answer = answer
 
     def ready(self):
-        """Whether the call has returned or raised."""
         return self._answer.ready()
 
     def wait(self, timeout_s):
@@ -27,7 +26,7 @@ class ThreadWork:
         self._answer.wait(timeout_s)
 
     def call_after(self, callback):
-        """Call ``callback()`` in the hub, not in the thread, when the call has ended."""
+        """Call ``callback()`` in the event loop, not in the thread, when the call has ended."""
         self._answer.rawlink(lambda _: callback())
 
     def get(self):
@@ -42,9 +41,8 @@ class ThreadWork:
 
 
 def begin(function, *arguments, pool=None):
-    """Begin the call ``function(*arguments)`` in a thread of ``pool``; None: the hub's thread pool.
-
-    Returns the ThreadWork. May switch.
+    """Begin the call ``function(*arguments)`` in a thread of ``pool``. Returns the ThreadWork. May switch.
+    ``pool``: None for gevent's thread pool.
     """
     if pool is None:
         pool = gevent.get_hub().threadpool
@@ -52,7 +50,7 @@ def begin(function, *arguments, pool=None):
 
 
 def begin_apart(function, *arguments):
-    """Call ``function(*arguments)`` in a new thread, for long work; returns the ThreadWork. Raises
+    """Call ``function(*arguments)`` in a new thread, for long work. Returns the ThreadWork. Raises
     RuntimeError if no thread can be started.
     """
     # Work that outlasts the hub ends silently, unlike in a pool.
@@ -84,12 +82,12 @@ def begin_apart(function, *arguments):
 
 
 def in_thread(function, *arguments):
-    """Call ``function(*arguments)`` in the hub's thread pool; returns the result or raises. May switch."""
+    """Call ``function(*arguments)`` in gevent's thread pool. Returns the result or raises. May switch."""
     return begin(function, *arguments).get()
 
 
 def _attempt(function, arguments):
-    """Call the function, in the thread. Returns (result, error), and never raises."""
+    """Call the function. Returns (result, error). Never raises."""
     # gevent would print it.
     try:
         return function(*arguments), None

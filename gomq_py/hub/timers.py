@@ -1,7 +1,4 @@
-"""Timers: gives the time and makes calls in the future.
-
-Tests use timers of their own instead.
-"""
+"""Timers: gives the time and makes calls in the future. Tests use other timers instead."""
 import time
 
 import gevent
@@ -19,7 +16,7 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 10_000
 
 
 class HubTimers:
-    """Timers of this thread's hub. A pending timer costs no greenlet."""
+    """Timers of this thread's event loop. A pending timer costs no greenlet."""
 
     def __init__(self):
         self._pending = {}  # as keys
@@ -38,8 +35,8 @@ class HubTimers:
         return int(time.monotonic() * 1000)
 
     def start(self, after_ms, callback):
-        """Call ``callback()``, which must not switch, one time in the hub, after ``after_ms`` at the
-        earliest. Returns an object whose ``stop()`` cancels the call.
+        """Call ``callback()`` once, after ``after_ms`` or later. Returns an object whose ``stop()`` cancels
+        the call. The callback must not switch.
         """
         timer = _Timer(self._pending, callback)
         if not self._is_closed:
@@ -47,8 +44,8 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """Call ``callback()``, which must not switch, at ``due_ms`` (Unix ms). Returns an object with
-        ``stop()``.
+        """Call ``callback()`` at ``due_ms`` (Unix milliseconds). Returns an object whose ``stop()`` cancels
+        the call. The callback must not switch.
         """
         # If the system's clock is set meanwhile, the call may be ``LOOK_MS`` late, or early: a callback
         # called early must start another timer.
@@ -84,7 +81,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """A pending call. ``due_ms``: its Unix time in milliseconds, None if started with a delay."""
+    """A pending call. ``due_ms``: its Unix time in milliseconds; None if started with a delay."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
@@ -107,7 +104,6 @@ class _Timer:
             watcher.close()
 
     def _fire(self):
-        """Make the call; its exceptions go to the log, not to standard error."""
         self.stop()
         try:
             self._callback()
@@ -118,9 +114,8 @@ class _Timer:
 
 
 class RetryJob(Job):
-    """Retries an operation that failed for lack of disk: at once, then after pauses that double.
-
-    ``timers()`` returns the hub's timers. Never switches.
+    """Retries an operation that failed because the disk was full: at once, then after pauses that double.
+    ``timers()`` returns the HubTimers. Never switches.
     """
 
     def __init__(self, timers):
@@ -130,7 +125,7 @@ class RetryJob(Job):
         self._last_ms = 0  # when the last attempt was asked for
 
     def begin(self):
-        """Start another attempt after a failure: at once, or after a pause if the last attempt was lately."""
+        """Start another attempt after a failure: at once, or after a pause if the last attempt was recent."""
         timers, before = self._timers(), self._last_ms
         self._last_ms = timers.now_ms()
         if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:
@@ -139,10 +134,10 @@ class RetryJob(Job):
         self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
 
     def start(self):
-        """Make an attempt; the timer calls this when the pause is over."""
+        """Make an attempt. Called at the end of the pause."""
         raise NotImplementedError
 
     def failed(self, error):
-        """Start another attempt, maybe after a pause."""
+        """Start another attempt, perhaps after a pause."""
         self.begin()
         return False

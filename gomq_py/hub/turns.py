@@ -4,10 +4,10 @@
 management API or an import of definitions. Work without a waiting client is a Job of the scheduler.
 PacedTurns is for pieces of work that begin one after the other, such as connects of links.
 
-SlowTurns shares WALK_S of each poll among connections with slow work: frames other than plain publishes and
-acks, TLS handshakes, WebSockets. A read of 64 KiB holds 2000 declares, which take a tenth of a second; a
-handshake takes most of a millisecond. A connection checks its time after every such frame, and before it
-looks for a route that is not cached.
+SlowTurns shares WALK_S of each poll of the event loop among connections with slow work: frames other than
+plain publishes and acks, TLS handshakes, WebSockets. A read of 64 KiB holds 2000 declares, which take a tenth
+of a second; a handshake takes most of a millisecond. A connection checks its time after every such frame, and
+before it looks for a route that is not cached.
 """
 import time
 from collections import deque
@@ -28,16 +28,15 @@ MOST_AT_ONCE = 64
 
 
 def give_way():
-    """Let the loop serve every ready socket and timer before the calling greenlet goes on. May switch."""
+    """Let the event loop serve all ready sockets and timers before the caller continues. May switch."""
     # ``gevent.sleep(0)`` is not enough: gevent runs up to 50 such callbacks between two polls, which with
     # slices of 2 ms delayed messages by 100 ms.
     gevent.sleep(SHORTEST_S)
 
 
 def paced(objects, every=1):
-    """Yield the objects; let other work run whenever the caller has worked for a slice's time. May switch.
-
-    ``every``: objects between two looks at the clock; more than 1 only if an object takes a few microseconds.
+    """Yield the objects, and let other work run whenever the caller has used up a time slice. May switch.
+    ``every``: objects between two looks at the clock; above 1 only if an object takes a few microseconds.
     """
     clock = SliceClock(every=every)
     for one in objects:
@@ -48,8 +47,7 @@ def paced(objects, every=1):
 
 
 class Line:
-    """Waiters in rows, one row per user or address. Rows take turns; a row's oldest waiter comes first.
-
+    """Waiters in rows, one row per user or address. Rows take turns; the oldest waiter of a row comes first.
     A waiter is any hashable object, at most once in its row.
     """
 
@@ -65,11 +63,11 @@ class Line:
         return bool(self._rows)
 
     def add(self, waiter, row=None):
-        """Add a waiter at the end of ``row``, a key that stands for a user or address."""
+        """Add a waiter at the end of ``row``, a key for a user or address."""
         self._rows.setdefault(row, {})[waiter] = None
 
     def discard(self, waiter, row=None):
-        """Remove a waiter from its row; does nothing if ``waiter`` does not wait."""
+        """Remove a waiter from its row. Does nothing if ``waiter`` does not wait."""
         waiters = self._rows.get(row, {})
         waiters.pop(waiter, None)
         if not waiters:
@@ -87,7 +85,7 @@ class Line:
 
 
 class SlowTurns(Job):
-    """Limits the part of each poll of the loop that a hub's slow work, such as declares, takes."""
+    """Limits the part of each poll of the event loop for slow work, such as declares."""
 
     name = "slow connections"
 
@@ -106,7 +104,7 @@ class SlowTurns(Job):
         self._at_once = 1
 
     def has_time(self):
-        """Whether slow work may begin, or go on, in this poll of the loop: True until WALK_S is used up."""
+        """Whether slow work may begin or continue in this poll of the event loop, within WALK_S."""
         loop = self._loop
         if loop is None:
             loop = self._loop = gevent.get_hub().loop
@@ -133,7 +131,7 @@ class SlowTurns(Job):
             self._await(partial(function), "ends")  # each call waits, also a function's second
 
     def take(self):
-        """Return when the calling greenlet may begin slow work: usually at once. May switch."""
+        """Wait until the calling greenlet may begin slow work: usually not at all. May switch."""
         if self._is_free():
             return
         mine = Event()
@@ -178,12 +176,12 @@ class SlowTurns(Job):
         return True
 
     def failed(self, error):
-        """Go on with the next waiting work after a fault in one piece of it."""
+        """Continue with the next waiting work after an error."""
         return self._are_waiting()
 
 
 class SlowWalk:
-    """Limits the time of each poll for parsing and carrying out one connection's frames."""
+    """Limits the time per poll of the event loop for handling one connection's frames."""
 
     __slots__ = ("_stream", "_turns")
 
@@ -192,12 +190,12 @@ class SlowWalk:
         self._turns = turns
 
     def is_over(self):
-        """Whether slow work has used up its time in this poll of the loop."""
+        """Whether slow work has used up its time in this poll of the event loop."""
         # The time begins with the poll's first call.
         return not self._turns.has_time()
 
     def has_time(self):
-        """Whether the connection's next frame may be carried out now. If not, holds the stream for now."""
+        """Whether the connection's next frame may be handled now. If not, pauses reading of the stream."""
         if self._turns.has_time():
             return True
         self._turns.wait(self._stream)
@@ -205,14 +203,12 @@ class SlowWalk:
 
 
 class PacedTurns:
-    """Lets requests begin one at a time, with a pause after each. Users take turns; repeated requests come
-    last.
-    """
+    """Lets requests begin one at a time, with a pause after each. Users take turns; retries come last."""
 
     # A turn only begins its work: slow work delays no other turn.
     def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):
-        """``pace_s``: pause in seconds between two turns. ``rest_most_s``: most seconds of an extra pause,
-        after a pause that ended late because the loop was busy.
+        """``pace_s``: pause in seconds between two requests. ``rest_most_s``: longest extra pause on a busy
+        loop. The extra pause follows a pause that ended late.
         """
         self._spawn = spawn
         self._pace_s = pace_s
@@ -221,8 +217,8 @@ class PacedTurns:
         self._greenlet = None
 
     def ask(self, granted, has_failed=False, account=None):
-        """Call ``granted()``, which must not switch, when the request may begin, maybe now. ``account``: the
-        user who makes the request. ``has_failed``: the request repeats a failed one, and comes last.
+        """Call ``granted()``, which must not switch, when the request may begin. ``account``: the user who
+        makes the request. ``has_failed``: it repeats a failed request, and comes last.
         """
         if self._greenlet is None:
             granted()
@@ -232,9 +228,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Return when the caller's request may begin, or when ``is_over()`` is true; that is checked at first
-        and whenever the Event ``wakened`` is set. ``has_failed``: the request repeats a failed request. May
-        switch.
+        """Wait until the caller's request may begin, or until ``is_over()`` is true. May switch. ``is_over``
+        is checked at first and whenever the Event ``wakened`` is set. ``has_failed``: see ask().
         """
         has_turn = False
         if wakened is None:

@@ -1,8 +1,8 @@
-"""ClientHello: reads the host name that a TLS client wants, from octets that stay on the socket.
+"""ClientHello: reads the host name that a TLS client wants, from bytes that stay on the socket.
 
 OpenSSL gives the name only in the handshake, too late to choose versions, ciphers and the need for a client
-certificate. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so every length
-is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
+certificate. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. Unauthenticated peers send these bytes, so
+every length is checked. A hello that cannot be parsed has no name, and the handshake refuses it.
 """
 from typing import Any
 
@@ -15,12 +15,12 @@ LOOK_OCTETS = 16 * 1024
 
 
 class Incomplete(Exception):
-    """Raised when more octets are needed to find the host name in a TLS ClientHello."""
+    """More bytes are needed to find the host name in a TLS ClientHello."""
 
 
 def asked_host(connection: Any) -> str:
-    """Return the host name in the ClientHello on the socket, in lower case, or "". The octets stay on the
-    socket. The caller limits the time. May switch.
+    """Return the host name in the ClientHello on the socket, in lower case, or "". May switch. The bytes stay
+    on the socket. The caller limits the time.
     """
     seen = -1
     try:
@@ -40,7 +40,7 @@ def asked_host(connection: Any) -> str:
 
 
 def server_name(data: bytes) -> str:
-    """Return the host name in the ClientHello with which ``data`` begins, or "". Raises Incomplete."""
+    """Return the host name in the ClientHello at the start of ``data``, or "". Raises Incomplete."""
     try:
         hello = _Octets(_handshake_message(data))
         hello.skip(2 + 32)  # version, random
@@ -89,7 +89,7 @@ def _host_name(names: "_Octets") -> str:
 
 
 class _Octets:
-    """Reads numbers and slices of some octets, one after the other; raises ValueError past the end."""
+    """Reads numbers and slices of some bytes, one after the other. Raises ValueError past the end."""
 
     def __init__(self, data: bytes):
         self._data = data

@@ -1,10 +1,10 @@
 """Connecting: resolves host names, and connects to the first of a host's addresses that answers.
 
 Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
-half a minute. Each lookup has a time limit; a slow lookup no longer counts among the lookups allowed at once,
-and is retried after all others. An account is the party for which a name is looked up: for a link, (user who
+half a minute. Each lookup has a time limit. A slow lookup no longer counts among the lookups allowed at once,
+and is retried after all others. An account is the party for which a name is looked up; for a link, (user who
 set the link, virtual host). Accounts take turns. Beyond the limit, an account may use up to half of what is
-left of a reserve, so that one user's names leave room for others'.
+left of a reserve, so that one user's names leave room for others' names.
 """
 import _socket
 import time
@@ -63,7 +63,7 @@ class Lookups:
         self._late: OrderedDict[str, bool] = OrderedDict()
 
     def find(self, host: str, port: int, timeout_s: float = RESOLVE_S, account: Any = None) -> list[Any]:
-        """A list of addresses in getaddrinfo()'s form. Raises OSError (including Unresolved). May switch."""
+        """Return addresses in getaddrinfo()'s form. Raises OSError (including Unresolved). May switch."""
         try:
             encoded = host if host.isascii() else host.encode("idna").decode()
         except UnicodeError:
@@ -96,7 +96,6 @@ class Lookups:
                 self._left(lookup)
 
     def _lookup_of(self, host: str, account: Any) -> "_Lookup":
-        """The running, waiting or new _Lookup of a name."""
         if host in self._running:
             return self._running[host]
         lookup = self._waiting.get(host)
@@ -110,7 +109,6 @@ class Lookups:
         return self._late_rows if lookup.is_late else self._rows
 
     def _left(self, lookup: "_Lookup") -> None:
-        """Drop a lookup whose result no caller wants any more."""
         if self._waiting.get(lookup.host) is lookup:  # else it has ended, and a new lookup of the name waits
             self._wait_no_more(lookup)
         if lookup.work is not None and not lookup.ended.is_set() and self._is_slow(lookup):
@@ -131,14 +129,13 @@ class Lookups:
             self._late.popitem(last=False)
 
     def _begin_waiting(self) -> None:
-        """Begin waiting lookups, as far as the limits allow."""
         for rows in (self._rows, self._late_rows):
             while rows and self._begin_one(rows):
                 pass
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
-        """Begin one waiting lookup, of the first account in ``rows`` ({account: {name: lookup}}) whose limits
-        allow it. Returns False if no account's limits allow one.
+        """Begin one waiting lookup of the first account whose limits allow it. Returns False without one.
+        ``rows``: {account: {name: lookup}}.
         """
         is_late = rows is self._late_rows
         running = list(self._running.values())
@@ -183,7 +180,7 @@ class Lookups:
 
 
 class _Lookup:
-    """The lookup of a name for all ``accounts`` that want it; counts against the limits of ``account``."""
+    """The lookup of a name for all ``accounts`` that want it. Counts against the limits of ``account``."""
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
 
@@ -207,8 +204,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): fewer than
-    ``limit`` run, or the account has at most half as many as there are places left then, of ``most``.
+    """Whether ``account`` may begin another lookup. ``of_accounts``: running lookups by account. True while
+    fewer than ``limit`` run. Beyond that, the account may have at most half of the places left of ``most``.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -224,11 +221,10 @@ def is_address(host: str) -> bool:
 
 
 def connect(host: str, found: list[Any], timeout_s: float, options: Iterable[Option] = PROMPT) -> Any:
-    """A gevent socket with these ``options``, connected to the first of the addresses ``found``
-    (getaddrinfo's result for ``host``) that answers. Each address has an equal share of the time that is
-    left.
+    """Return a gevent socket connected to the first address in ``found`` that answers.
 
-    Raises OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    ``found``: getaddrinfo's result for ``host``. Each address has an equal share of the time that is left.
+    Raises OSError. May switch; a greenlet that is killed meanwhile leaves no socket behind.
     """
     failure = OSError(f"{host} has no address")
     until = time.monotonic() + timeout_s

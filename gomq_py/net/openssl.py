@@ -1,8 +1,8 @@
 """OpenSSL: makes calls of the library that the ssl module does not offer.
 
-read_ahead(): OpenSSL then reads up to 16 KiB at once and finds the records in these octets. By default
-OpenSSL reads the head and the rest of a record in two system calls, half of the cost of a small record.
-take_turns(): a read no longer waits while a peer sends only changes of keys.
+read_ahead(): OpenSSL then reads up to 16 KiB at once and finds the records in these bytes. By default OpenSSL
+reads the head and the rest of a record in two system calls, half of the cost of a small record. take_turns():
+a read no longer waits while a peer sends only changes of keys.
 """
 import _ssl
 import ctypes
@@ -24,7 +24,7 @@ KNOWN_TYPE: Any = getattr(_ssl, "_SSLSocket")  # noqa: B009 (what is known of th
 
 def read_ahead(ssl_object: Any) -> int:
     """Have OpenSSL read ahead for ``ssl_object``, after its handshake. Returns the address of the library's
-    SSL, valid while ``ssl_object`` lives; 0 if read-ahead is impossible.
+    SSL. The address is valid while ``ssl_object`` lives; 0 if read-ahead is impossible.
     """
     # The kernel decrypts, the object has another layout, or the library hides its functions.
     library = _library()
@@ -36,7 +36,7 @@ def read_ahead(ssl_object: Any) -> int:
 
 
 def take_turns(ssl_object: Any) -> None:
-    """Let a read of ``ssl_object`` raise SSLWantReadError if only octets for OpenSSL itself have come."""
+    """Make a read of ``ssl_object`` raise SSLWantReadError if only bytes for OpenSSL itself have come."""
     # Such as a change of keys; by default the read would wait for more.
     library = _library()
     if library is not None and _is_known(ssl_object):
@@ -44,7 +44,7 @@ def take_turns(ssl_object: Any) -> None:
 
 
 def end_writing(ssl_object: Any) -> bool:
-    """Send the end of the stream; reading goes on. Returns False if that is impossible now."""
+    """Send the end of the stream, without ending reads. Returns False if that is impossible now."""
     # The ssl module's ``unwrap`` and ``shutdown`` wait for the peer's end. False also if the socket has no
     # room.
     library = _library()
@@ -54,8 +54,8 @@ def end_writing(ssl_object: Any) -> bool:
 
 
 def has_pending(connection: int) -> Callable[[], int]:
-    """Return a function that returns 1 if OpenSSL holds unread octets, even if only the beginning of a
-    record, else 0. ``connection``: the address of the SSL.
+    """Return a function that returns 1 if OpenSSL holds unread bytes, even an incomplete record, else 0.
+    ``connection``: the address of the SSL.
     """
     return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))
 
@@ -72,7 +72,7 @@ def addresses() -> tuple[int, int, int]:
 
 
 def _is_known(ssl_object: Any) -> bool:
-    """Whether the object has the memory layout that this module expects: its context is where expected."""
+    """Whether the object has the memory layout that this module expects."""
     if sys.implementation.name != "cpython" or type(ssl_object) is not KNOWN_TYPE:
         return False
     if type(ssl_object).__basicsize__ < CONTEXT_AT + WORD_OCTETS:

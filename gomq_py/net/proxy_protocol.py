@@ -1,8 +1,10 @@
-"""PROXY protocol, versions 1 and 2: reads the header with which a proxy announces its client's address at the
-start of a connection, and writes the header of version 2. Formats of the HAProxy specification.
+"""PROXY protocol, versions 1 and 2: reads the header in which a proxy announces its client's address.
+
+The header is at the start of a connection. Also writes headers of version 2. Formats of the HAProxy
+specification:
 
     v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
-         at most 107 octets
+         at most 107 bytes
          "PROXY" SP "UNKNOWN" anything CR LF
     v2   signature (12) | version 2 and command (1) | family and transport (1) | length (2) | addresses | TLVs
          command 0 LOCAL: the proxy speaks for itself; 1 PROXY. TLV: type (1) | length (2) | value; type 3 is
@@ -49,8 +51,8 @@ class ProxyProtocolError(OSError):
 
 
 class Header(NamedTuple):
-    """A parsed PROXY header: its ``size`` in octets, and ``source``, the client's (host, port); None if the
-    proxy does not announce it.
+    """A parsed PROXY header. ``source``: the client's (host, port); None if the proxy does not announce it.
+    ``size``: bytes of the header.
     """
 
     source: tuple[str, int] | None
@@ -58,21 +60,20 @@ class Header(NamedTuple):
 
 
 class Proxies:
-    """Decides which peers of a listener may announce their client's address in a PROXY header: over TCP the
-    configured sources, by default this machine; over a unix socket any peer. ``update`` changes the rules for
-    later connections.
+    """Decides which peers of a listener may announce their client's address in a PROXY header. Over TCP these
+    are the configured sources, by default this machine; over a unix socket any peer.
     """
 
     # A source over TCP must send a header: otherwise a header that its client wrote would pass for the
     # proxy's.
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
-        """``enabled``: whether TCP peers may send a header. ``sources``: the networks of such peers, as text
-        or of the ipaddress module. ``timeout_s``: how long to wait for a header.
+        """``enabled``: whether TCP peers may send a header. ``timeout_s``: how long to wait for a header.
+        ``sources``: the networks of such peers, as text or of the ipaddress module.
         """
         self.update(enabled, sources, timeout_s)
 
     def update(self, enabled: bool, sources: Sequence[Any], timeout_s: float) -> None:
-        """Set the rules for later connections; the arguments are the constructor's."""
+        """Set the rules for later connections. The arguments are the constructor's."""
         self._enabled = enabled
         self._sources = tuple(ip_network(str(source), strict=False) for source in sources)
         self._timeout_s = timeout_s
@@ -82,8 +83,8 @@ class Proxies:
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """Return the client's address: from the peer's PROXY header, which is removed from the socket, or
-        else ``address``, the result of accept(). Raises OSError. May switch.
+        """Return the client's address: from the peer's PROXY header, or else ``address``. Raises OSError. May
+        switch. ``address``: the result of accept(). The header is removed from the socket.
         """
         if not self.may_announce(address):
             return address
@@ -109,26 +110,24 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """Whether a proxy on another machine announces a loopback address, meaning that machine itself."""
+    """Whether a proxy on another machine announces a loopback address, which means that machine itself."""
     return isinstance(proxy, tuple) and is_loopback(announced[0]) and not is_loopback(proxy[0])
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an IP address is a machine's own."""
+    """Whether an IP address is a loopback address."""
     return _plain(host).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next octet on the socket, which stays there, begins a PROXY header. Raises OSError. May
-    switch.
-    """
+    """Whether the next byte on the socket, which is not read, begins a header. Raises OSError. May switch."""
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
         return connection.recv(1, socket.MSG_PEEK) in FIRST_OCTETS
 
 
 def read_header(connection: Any, timeout_s: float) -> Header:
-    """Take the PROXY header from the socket. Raises OSError, and ProxyProtocolError for a bad header or after
-    ``timeout_s``. May switch.
+    """Read the PROXY header from the socket, and nothing else. May switch. Raises OSError; ProxyProtocolError
+    for a bad header or after ``timeout_s``.
     """
     taken = b""
     with gevent.Timeout(timeout_s, ProxyProtocolError(f"no header within {timeout_s:g} s")):
@@ -148,9 +147,7 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 
 def header_of(source: Any, destination: Any) -> bytes:
-    """The header of version 2 for a client at ``source`` that has connected to ``destination``, both socket
-    addresses.
-    """
+    """The version 2 header for a client at ``source`` connected to ``destination`` (socket addresses)."""
     # It tells no address of a client that has come over a unix socket.
     if not isinstance(source, tuple) or not isinstance(destination, tuple):
         return SIGNATURE + bytes((0x20, V2_UNSPECIFIED, 0, 0))
@@ -169,7 +166,7 @@ def _in_six(host: IPv4Address | IPv6Address) -> IPv6Address:
 
 
 def parse(data: bytes) -> Header | None:
-    """Return the PROXY header at the start of ``data``, or None if more octets are needed. Raises
+    """Return the PROXY header at the start of ``data``, or None if more bytes are needed. Raises
     ProxyProtocolError if ``data`` cannot begin a valid header.
     """
     if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:

@@ -1,8 +1,8 @@
-"""Pumps: pass octets between pairs of connected sockets, both ways, until both sides have ended.
+"""Pumps: pass bytes between pairs of connected sockets, in both directions, until both sides have ended.
 
-Work in the loop's callbacks, without greenlets. While one socket has no room, the other is not read, so that
-at most one read of each direction is kept. The end of one side is passed on, and the other direction goes on.
-Sockets are plain or TLS.
+Work in callbacks of the event loop, without greenlets. While one socket is full, the other is not read, so
+that at most one read of each direction is kept. The end of one side is passed on, and the other direction
+continues. Sockets are plain or TLS.
 """
 from collections.abc import Callable
 from socket import SHUT_WR
@@ -23,15 +23,15 @@ READABLE, WRITABLE = 1, 2
 
 
 class Pumps:
-    """The pumps of one event loop."""
+    """Passes bytes between pairs of sockets, in callbacks of the event loop."""
 
     def __init__(self) -> None:
         self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
         self._open: dict[_Pump, None] = {}
 
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
-        """Pass octets between two sockets until ``over()``, in which the caller closes them. Returns the
-        pump, whose ``close()`` ends it earlier.
+        """Pass bytes between two sockets until ``over()``, in which the caller closes them. Returns the pump,
+        whose ``close()`` ends it earlier.
         """
         # over() is called once, when both sides have ended, one has failed, or the client has not ended
         # ENDING_S after the server.
@@ -41,7 +41,6 @@ class Pumps:
         return pump
 
     def close(self) -> None:
-        """End all pumps."""
         for pump in list(self._open):
             pump.close()
 
@@ -95,8 +94,8 @@ class _Pump:
 
 
 class _Direction:
-    """Passes octets from one socket to the other. ``ended()``: the source's end was passed on; ``failed()``:
-    a socket has failed.
+    """Passes bytes from one socket to the other. ``ended()`` is called after the source's end was passed on,
+    ``failed()`` when a socket has failed.
     """
 
     __slots__ = (
@@ -145,7 +144,7 @@ class _Direction:
                 self._failed()
 
     def _pass_on(self) -> bool:
-        """Do one read, and write the octets. Returns whether to read on. Raises OSError."""
+        """Do one read, and write the bytes. Returns whether to read on. Raises OSError."""
         count = self._receive(self._room)
         if not count:
             self._pass_end_on()

@@ -1,6 +1,6 @@
 """Receiving: reads any kind of socket without waiting, and recognises the errors that mean "not ready".
 
-receive() and send() are for plain sockets and compiled modules (receiving.pxd): the methods of Python's
+receive() and send() are for plain sockets and compiled modules (receiving.pxd). The methods of Python's
 sockets release the interpreter and take it back, 2300 of the 13 200 instructions of a small MQTT message.
 """
 import os
@@ -14,14 +14,12 @@ _READ, _WRITE = "SSLWantReadError", "SSLWantWriteError"
 
 
 def is_not_now(error: BaseException) -> bool:
-    """Whether the error only means that the call must be repeated once the socket is ready."""
+    """Whether the error only means that the call must be repeated when the socket is ready."""
     return isinstance(error, BlockingIOError) or type(error).__name__ in (_READ, _WRITE)
 
 
 def has_to_write_first(error: BaseException) -> bool:
-    """Whether the error means that TLS must answer a change of keys before it can read, and the socket has no
-    room for that answer.
-    """
+    """Whether the error means that TLS must first answer a change of keys, and the socket is full."""
     return type(error).__name__ == _WRITE
 
 
@@ -31,8 +29,8 @@ def parts_function(socket: Any) -> Any:
 
 
 def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], int] | None]:
-    """Return (non-blocking recv_into, pending) of a socket. ``pending()`` returns whether TLS or the
-    WebSocket holds octets that a poll of the socket does not show; for a plain socket ``pending`` is None.
+    """Return (non-blocking recv_into, pending) of a socket. ``pending`` is None for a plain socket.
+    ``pending()`` returns whether TLS or the WebSocket holds bytes that a poll of the socket does not show.
     """
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.recv_into, None
@@ -52,11 +50,10 @@ def is_native() -> bool:
 
 
 def receive(descriptor: int, room: Any) -> int:
-    """Receive from a plain socket into the memoryview ``room``. Returns the number of octets. Raises OSError.
-    """
+    """Receive from a plain socket into the memoryview ``room``. Returns the byte count. Raises OSError."""
     return os.readv(descriptor, [room])
 
 
 def send(descriptor: int, data: Any) -> int:
-    """Send ``data`` by a plain socket. Returns how many octets it took. Raises OSError."""
+    """Send ``data`` by a plain socket. Returns how many bytes it took. Raises OSError."""
     return os.write(descriptor, data)

@@ -1,7 +1,7 @@
 """Records: reads several TLS records in one call.
 
 OpenSSL returns one record at a time. A client that writes message by message makes a record of each message,
-which would cost a parser's pass, a poll and a turn of the loop for 60 octets. Never decrypts or waits.
+which would cost a parser's pass, a poll and a round of the event loop for 60 bytes. Never decrypts or waits.
 """
 import time
 from ssl import OPENSSL_VERSION_INFO, SSLWantReadError, SSLWantWriteError
@@ -22,7 +22,7 @@ PENDING_IS_KNOWN = OPENSSL_VERSION_INFO < (3, 2)
 
 
 class RecordReader:
-    """Reads in one call as many TLS records of an ``ssl_object`` as have come and fit into the buffer."""
+    """Reads in one call all TLS records of an ``ssl_object`` that have arrived and fit into the buffer."""
 
     __slots__ = ("_read", "_has_pending", "_calls", "_may_have_more", "_is_over", "_failure")
 
@@ -40,12 +40,12 @@ class RecordReader:
             self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
-        """True if TLS may hold octets, or the end of the stream, that a poll of the socket does not show."""
+        """True if TLS may hold bytes, or the end of the stream, that a poll of the socket does not show."""
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
-        """Read into ``view`` without waiting; returns the number of octets, 0 at the end of the stream.
-        Raises SSLWantReadError, SSLWantWriteError, OSError.
+        """Read into ``view`` without waiting. Returns the number of bytes, 0 at the end of the stream. Raises
+        SSLWantReadError, SSLWantWriteError, OSError.
         """
         if self._is_over:
             if self._failure is not None:
@@ -65,8 +65,8 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """Read by the ssl module, which raises errors. ``count``: octets of ``view`` filled before. Returns
-        the number filled in all.
+        """Read by the ssl module, which raises errors. Returns the number of filled bytes of ``view``.
+        ``count``: bytes filled before.
         """
         room = len(view)
         taken = 0

@@ -12,13 +12,11 @@ class SocketOptions:
     revision = 0
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
-        """``keepalive``: an object with idle_s, interval_s and probes, or None. A buffer size of 0 means that
-        the system chooses.
-        """
+        """``keepalive``: an object with idle_s, interval_s and probes, or None. Sizes of 0: the default."""
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
-        """Set the options for sockets accepted later; the arguments are the constructor's."""
+        """Set the options for sockets accepted later. The arguments are the constructor's."""
         self.revision += 1
         # also options that are off: a socket inherits its listener's
         self._options = [
@@ -33,7 +31,7 @@ class SocketOptions:
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
         """Set the options of an accepted socket. Raises OSError if the peer has gone. ``inherited``: result
-        of apply_to_listener(); if this is the present revision, the socket has the options from its listener.
+        of apply_to_listener(). If this is the present revision, the socket has the options from its listener.
         """
         if inherited == self.revision and not self._sizes:
             return
@@ -56,7 +54,7 @@ class SocketOptions:
 
 
 def keepalive_options(keepalive: Any) -> list[tuple[int, int, int]]:
-    """(level, name, value) of each option of TCP keepalive; ``keepalive``: SocketOptions'."""
+    """Return (level, name, value) of each option of TCP keepalive. ``keepalive``: see SocketOptions."""
     if not keepalive:
         return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)]
     return [

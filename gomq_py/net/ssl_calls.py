@@ -1,6 +1,6 @@
 """SSL calls: reads TLS records by OpenSSL's functions, without a Python call for each record.
 
-The functions are in ``ssl_calls.pxd``. A broker that runs interpreted reads with the ssl module instead. Gets
+The functions are in ``ssl_calls.pxd``. An interpreted broker reads with the ssl module instead. Gets
 OpenSSL's functions and object as addresses (net.openssl).
 """
 from typing import Any

@@ -1,6 +1,6 @@
 """systemd: gets listening sockets from a service manager, and reports the broker's state to it.
 
-The state is sent as a datagram to ``$NOTIFY_SOCKET`` (sd_notify(3)); the sockets are the descriptors from 3
+The state is sent as a datagram to ``$NOTIFY_SOCKET`` (sd_notify(3)). The sockets are the descriptors from 3
 on (sd_listen_fds(3)). Without a service manager nothing is done. The variables are removed from the
 environment, so that no child process uses them.
 """
@@ -19,9 +19,8 @@ VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LI
 
 
 class Systemd:
-    """Speaks to the service manager that started this process, if one did.
-
-    ``sockets`` are (name, listening socket) pairs; the code that serves a socket closes it.
+    """Communicates with the service manager that started this process, if any. ``sockets`` are (name,
+    listening socket) pairs; the code that serves a socket closes it.
     """
 
     def __init__(self, environment: MutableMapping[str, str]):
@@ -39,7 +38,7 @@ class Systemd:
         self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Report to the service manager that a reload begins; ``ready`` ends it."""
+        """Report to the service manager that a reload begins. Call ``ready`` at its end."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
@@ -47,16 +46,16 @@ class Systemd:
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """Report to the watchdog that the event loop runs; call this every ``watchdog_s``."""
+        """Report to the watchdog that the event loop runs. Call this every ``watchdog_s``."""
         self._notify("WATCHDOG=1")
 
     def keep_sockets(self) -> None:
-        """Keep the sockets open, even if they are closed, for ``hand_on``."""
+        """Keep the sockets open for ``hand_on``, even if they are closed."""
         self._kept = [os.dup(listening.fileno()) for _, listening in self.sockets]
 
     def hand_on(self, environment: MutableMapping[str, str]) -> None:
-        """Pass the service manager's sockets and variables to the program that replaces this program in the
-        process. The exec must follow at once.
+        """Pass the service manager's sockets and variables to the program that replaces this process by exec.
+        The exec must follow at once.
         """
         # Descriptors from FIRST_DESCRIPTOR on are overwritten.
         environment.update(self._given)
@@ -64,7 +63,6 @@ class Systemd:
             os.dup2(kept, FIRST_DESCRIPTOR + number, inheritable=True)
 
     def close(self) -> None:
-        """Close the socket to the service manager."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

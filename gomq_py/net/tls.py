@@ -1,6 +1,5 @@
-"""TLS for listeners: makes contexts from certificate files, one per host name, and does handshakes.
-
-Imported only when a certificate is configured, because the library costs a few megabytes.
+"""TLS for listeners: makes contexts from certificate files, one per host name, and does handshakes. Imported
+only when a certificate is configured, because the library costs a few megabytes.
 """
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,16 +17,16 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TLSError(BindError):
-    """TLS cannot be set up; the error's text is one line for the operator."""
+    """TLS cannot be set up. The error's text is one line for the operator."""
 
 
 @dataclass(frozen=True)
 class TLSOptions:
-    """The values from which a TLS context is made; files are PEM. If ``key`` is empty, the certificate file
-    also holds the key.
+    """The values from which a TLS context is made. Files are PEM.
 
-    ``verify_peer``: request a certificate signed by ``authorities`` from clients. ``certificate_required``:
-    refuse clients that do not send a requested certificate.
+        key                     empty: the certificate file also contains the key
+        verify_peer             request a certificate signed by ``authorities`` from clients
+        certificate_required    refuse clients that do not send a requested certificate
     """
 
     certificate: str
@@ -42,7 +41,7 @@ class TLSOptions:
 
 
 def server_context(options: TLSOptions) -> Any:
-    """The context of a TLS listener. Reads files, so never call it in a serving hub. Raises TLSError."""
+    """Make the TLS context of a listener. Reads files: not for a serving event loop. Raises TLSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[options.least_version]
     _load_certificate(context, options.certificate, options.key)
@@ -85,9 +84,8 @@ def _load_certificate(context: Any, certificate: str, key: str) -> None:
 
 
 def client_context(authorities: str, certificate: str = "", key: str = "") -> Any:
-    """The context of a client that checks the server's certificate and name, and may have a certificate of
-    its own. ``authorities``: a file; empty: the system's. Reads files, so never call it in a serving hub.
-    Raises TLSError.
+    """Make the TLS context of a client that checks the server's certificate and name. Raises TLSError.
+    ``authorities``: a file; empty: the system's. Reads files: not for a serving event loop.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = VERSIONS["1.2"]
@@ -110,7 +108,6 @@ def _trust(context: Any, authorities: str) -> None:
 
 
 def _no_password() -> str:
-    """Refuse an encrypted key, for whose password OpenSSL would prompt on the terminal."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 
@@ -123,8 +120,8 @@ def _readable(path: str) -> bool:
 
 
 class Contexts:
-    """The TLS contexts of one protocol: ``default``, and contexts by host name, in which ``*`` stands for one
-    label.
+    """The TLS contexts of one protocol: ``default``, and contexts by host name. In a host name ``*`` stands
+    for one label.
     """
 
     def __init__(self, default: Any, by_host: Mapping[str, Any] | None = None):
@@ -156,9 +153,8 @@ def contexts_of(settings: Settings, protocol: str) -> Contexts:
 
 
 def options_of(settings: Settings, section: dict[str, Any] | None = None, protocol: str = "") -> TLSOptions:
-    """TLS options from the settings, overridden by ``section``, the ``[sni:HOST]`` of a host name.
-
-    A key for one protocol (``amqp_tls_cert``) overrides the key for all.
+    """TLS options from the settings, overridden by ``section``, the ``[sni:HOST]`` of a host name. A key for
+    one protocol (``amqp_tls_cert``) overrides the key for all.
     """
     said = section or {}
 
@@ -178,8 +174,8 @@ def options_of(settings: Settings, section: dict[str, Any] | None = None, protoc
 
 
 class Handshaker:
-    """Does the TLS handshake of accepted sockets, each in its own greenlet. ``replace`` sets certificates for
-    later connections. All handshakes share the time of ``turns`` (hub.turns).
+    """Does the TLS handshake of accepted sockets, each in its own greenlet. All handshakes share the time of
+    ``turns`` (hub.turns).
     """
 
     # A step of a handshake takes most of a millisecond, and clients come back together after a network
@@ -194,10 +190,10 @@ class Handshaker:
         self._timeout_s = timeout_s
 
     def __call__(self, connection: Any) -> Any:
-        """Shake hands; returns the encrypted socket, which owns ``connection``.
+        """Shake hands. Returns the encrypted socket, which owns ``connection``. May switch.
 
-        Raises OSError (SSLError is one) if the peer does not speak TLS, lacks a required certificate, or is
-        not done in time. May switch.
+        Raises OSError (for example SSLError) if the peer does not speak TLS, lacks a required certificate, or
+        exceeds the time limit.
         """
         contexts = self._contexts
         with gevent.Timeout(self._timeout_s, OSError(f"TLS handshake not done within {self._timeout_s:g} s")):
@@ -213,7 +209,7 @@ class Handshaker:
         return encrypted
 
     def _shake_hands(self, encrypted: Any) -> None:
-        """Do the handshake; each step waits for its turn among the hub's slow work. May switch."""
+        """Do the handshake. Each step waits for its turn among other slow work. May switch."""
         while True:
             self._turns.take()
             try:
@@ -225,5 +221,5 @@ class Handshaker:
                 encrypted._wait(encrypted._write_event)
 
     def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
-        """Shake hands. gevent's server takes this object for an SSL context; it calls only this method."""
+        """Shake hands. gevent's server uses this object as an SSL context, and calls only this method."""
         return self(connection)

@@ -1,12 +1,12 @@
 """WebSocket: makes an upgraded connection a socket that ``net.stream`` and ``net.output`` can use (RFC 6455).
 
-    socket > wsproto > WebSocket.receive_functions() > Stream          octets of binary messages, as they come
+    socket > wsproto > WebSocket.receive_functions() > Stream          bytes of binary messages, as they come
     Output > WebSocket.send > header in front > socket                 a binary message for each write
 
-AMQP and MQTT see a stream of octets and no messages. Payload is passed on before its frame is whole, so that
-long frames cost no memory. The library wsproto parses; this module writes the header of sent frames, because
-the library would copy each payload four times. Text, violations of the RFC and the peer's Close end the
-stream, with a Close from the broker. No extensions, so no compression.
+AMQP and MQTT see a stream of bytes and no messages. Payload is passed on before its frame is complete, so
+that long frames cost no memory. The library wsproto parses. This module writes the header of sent frames,
+because the library would copy each payload four times. Text, violations of the RFC and the peer's Close end
+the stream, with a Close from the broker. No extensions, so no compression.
 """
 import os
 import struct
@@ -47,20 +47,20 @@ _ASKED_BELOW = frozenset(
 
 
 class WebSocket:
-    """The server's end of one WebSocket. ``is_used``: whether octets were written or read. ``login_host``:
-    the address to which logins are attributed, in place of the peer's address, or None.
+    """The server's end of one WebSocket. ``is_used``: whether bytes were written or read. ``login_host``: the
+    address to which logins are attributed instead of the peer's address, or None.
     """
 
     def __init__(
         self, socket: Any, connection: Any, turns: Any, is_leaving: Any = lambda: False,
         most_before_login: int = sys.maxsize, is_pending: Any = lambda: False,
     ):
-        """``socket``: a gevent socket, plain or TLS, which the WebSocket owns.
+        """Use ``socket``, a gevent socket, plain or TLS, which the WebSocket owns.
 
             connection           wsproto's connection, after its handshake
             is_leaving()         whether the server stops; the peer's Close frame then says so
-            turns                the hub's SlowTurns, since a frame costs wsproto some 25 us
-            most_before_login    most octets in heads and control frames while ``is_pending()``
+            turns                the SlowTurns, since a frame costs wsproto some 25 us
+            most_before_login    limit of bytes in heads and control frames while ``is_pending()``
             is_pending()         whether the client has not logged in yet
         """
         self._socket = socket
@@ -92,11 +92,10 @@ class WebSocket:
 
     @property
     def may_hear_more(self) -> bool:
-        """Whether the peer may still send: False after its Close, and after shutdown()."""
+        """Whether the peer may still send. False after its Close, and after shutdown()."""
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:
-        """The descriptor of the underlying socket."""
         return self._socket.fileno()
 
     # receiving
@@ -106,34 +105,31 @@ class WebSocket:
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
-        """Whether there are octets to receive that a poll of the socket does not show."""
+        """Whether there are bytes to receive that a poll of the socket does not show."""
         if self._ended:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Pause reading of ``stream`` until its turn, if the last read ran out of time before all frames were
-        parsed. Returns whether it is paused.
-        """
+        """Pause reading of ``stream`` if the last read ran out of time. Returns whether it did."""
         if self._spent:
             self._turns.wait(stream)
         return self._spent
 
     def _has_more(self) -> bool:
-        """Whether octets that wsproto has received may contain more payload."""
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """Receive payload of messages into ``view``, without waiting. Returns the number of octets, 0 at the
-        end. Raises OSError, such as BlockingIOError without payload.
+        """Receive payload of messages into ``view``, without waiting. Returns the number of bytes, 0 at the
+        end. Raises OSError; BlockingIOError if no payload has come.
         """
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """Receive up to ``count`` octets of messages' payload, for logins; b"" at the end. After
-        ``shutdown``, return the peer's octets unparsed. Raises OSError. May switch.
+        """Receive up to ``count`` bytes of messages' payload, for logins; b"" at the end. May switch. After
+        ``shutdown``, returns the peer's bytes unparsed. Raises OSError.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -155,12 +151,12 @@ class WebSocket:
             self._ended = self._peer_ended = True
 
     def feed(self, octets: bytes) -> None:
-        """Parse octets that the caller has read from the socket; later reads return their payload."""
+        """Parse bytes that the caller has read from the socket. Later reads return their payload."""
         self._connection.receive_data(octets)
         self._events = self._connection.events()
 
     def _take(self, view: Any) -> int:
-        """Move received payload into ``view`` without reading the socket; returns the count, 0 at the end."""
+        """Move received payload into ``view`` without reading the socket. Returns the count, 0 at the end."""
         taken, is_first = 0, True
         if self._spent:
             self._spent = False
@@ -201,9 +197,7 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Count the octets of a frame's head and of a control frame. Raises OSError if too many come before
-        the login.
-        """
+        """Count the bytes of a frame's head and of a control frame. Raises OSError if they are too many."""
         self._beside_octets += HEAD_OCTETS
         if isinstance(event, (Ping, Pong)):
             self._beside_octets += len(event.payload)
@@ -243,8 +237,8 @@ class WebSocket:
     # sending
 
     def send(self, view: Any) -> int:
-        """Send octets as payload without waiting; returns how many were accepted. The next call must begin
-        with the rest. Raises OSError.
+        """Send bytes as payload without waiting. Returns how many were accepted. Raises OSError. The next
+        call must begin with the rest.
         """
         # The header of their frame may have been sent. Output does so.
         self.is_used = True
@@ -264,9 +258,7 @@ class WebSocket:
         return taken
 
     def _send_part(self, octets: Any) -> int:
-        """Send a part of the half-sent frame or, without one, of a new frame. Returns how many octets of the
-        payload were sent.
-        """
+        """Send a part of the half-sent or else of a new frame. Returns the number of payload bytes sent."""
         if not self._left:
             self._head += self._control()
             self._left = min(len(octets), PAYLOAD_MAX)
@@ -286,8 +278,8 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """Send all octets as payload, for logins. If ``send`` has left octets, ``octets`` must begin with
-        them. Raises OSError. May switch.
+        """Send all bytes as payload, for logins. Raises OSError. May switch. If ``send`` has left bytes,
+        ``octets`` must begin with them.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]
@@ -360,7 +352,7 @@ class WebSocket:
         self._socket.close()
 
     def detach(self) -> int:
-        """In a forked child: detach the socket; return its descriptor."""
+        """Detach the socket in a forked child. Returns its descriptor."""
         return getattr(self._socket, "_sock", self._socket).detach()
 
 
@@ -374,8 +366,7 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """Return (non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted.
-    """
+    """Return (non-blocking recv, pending) of a gevent socket. ``pending()``: bytes that TLS has decrypted."""
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv, None

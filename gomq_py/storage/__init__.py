@@ -1,1 +1,1 @@
-"""Messages and definitions on disk: segments, acks, recovery, group commit."""
+"""Storage: keeps messages and definitions on disk: segments, acks, recovery, group commit."""

@@ -1,16 +1,15 @@
-"""Errors of storage: the broker's own faults, never a peer's.
-
-The broker logs them with the state that explains them. They close one queue, not the broker.
+"""Errors of storage: faults of the broker or its disk, never of a client. The broker logs these errors with
+the state that explains them. They close one queue, not the broker.
 """
 
 
 class DataDirError(Exception):
-    """The data folder cannot be used; the text is one line for the operator."""
+    """The data folder cannot be used. The text is one line for the operator."""
 
 
 class StoreError(Exception):
-    """A store cannot carry out a call: ``path`` of the file, ``position`` in it (octets from its start), and
-    ``reason``, a text for the operator.
+    """A store cannot carry out a call. ``path``: the file. ``position``: bytes from its start. ``reason``:
+    text for the operator.
     """
 
     def __init__(self, path, position, reason):
@@ -24,13 +23,14 @@ class StoreError(Exception):
 
 
 class StoreFull(StoreError):
-    """The disk has no room for another segment. The store stays open: the next append tries again."""
+    """The disk has no space for another segment. The store stays open, and the next append tries again."""
 
 
 class StoreLater(StoreError):
-    """Nothing was appended, because a thread must first make files or folders. Raised only for messages with
-    ``may_wait``. The caller appends again after ``wait(callback)`` has called ``callback(error or None)``;
-    ``wait`` returns at once.
+    """Nothing was appended, because a thread must first make files. Raised only for messages with
+    ``may_wait``.
+
+    ``wait(callback)`` returns at once, and later calls ``callback(error or None)``; then append again.
     """
 
     def __init__(self, path, wait):
@@ -39,4 +39,4 @@ class StoreLater(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The store was closed, or fenced (stopped) after a failed sync or another I/O error."""
+    """The store was closed, or stopped after a failed flush or another I/O error."""

@@ -1,11 +1,11 @@
 """Message: the offsets of one message's parts in a buffer.
 
-Doors (the AMQP, MQTT and HTTP servers), queues and stores pass a Message on instead of copying the message.
+The AMQP, MQTT and HTTP servers, queues and stores pass on a Message instead of copying the message. Each
+reader or writer reuses one Message, so that publishing and delivering create no Python object per message.
 
-Each reader or writer reuses one Message for all its messages, so that publishing and delivering make no
-Python object per message. ``buffer`` is the connection's read buffer (publishing), a segment's mapping
-(delivering) or a bytes object held by ``owner`` (slower callers, with ``assign``). The buffer is valid until
-the next switch or the next ``peek``/``read``, whichever comes first.
+``buffer`` is the connection's read buffer (publishing), the mapping of a segment file (delivering) or a bytes
+object held by ``owner`` (slower callers, with ``assign``). The buffer is valid until the next switch,
+``peek`` or ``read``.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -16,18 +16,18 @@ PRIORITY_FLAG = 0x08  # in the first octet of basic properties: of content.prope
 
 
 class Message:
-    """A message, as offsets into ``buffer`` of three parts: routing (exchange and routing key as adjacent
-    short strings), properties (as the publisher sent them, of the ``kind`` of content.forms) and body.
+    """A message, as offsets of its parts in ``buffer``: routing (exchange and routing key as adjacent short
+    strings), properties (as sent by the publisher, of the ``kind`` of content.forms) and body.
 
-        timestamp_ms      Unix milliseconds of its publishing
+        timestamp_ms      Unix milliseconds of publishing
         expires_at_ms     Unix milliseconds; 0: never
-        location          the message's location in its store
+        location          number that identifies the message in its store
         ordinal           number of the record in its segment
         delivery_count    earlier deliveries that were requeued
         publisher         the client that published it, if routing needs it, else None
-        at_once           append() writes the message into a file at once, not at the end of the batch
+        at_once           append() writes the message to a file at once, not at the end of the batch
         may_wait          the publisher can wait until a thread has made files
-        lacking           the ``wait`` of the StoreLater that append() raised then
+        lacking           ``wait`` of the StoreLater that append() raised
         waits_until_ms    when the message is stored, if it waits for a consumer; 0: it does not wait
     """
 
@@ -62,7 +62,8 @@ class Message:
     ):
         """Set the message to parts given as bytes, which are joined in a buffer that the message owns.
 
-        ``exchange`` and ``routing_key`` have at most 255 octets; ``properties`` are basic, in wire form.
+        ``exchange`` and ``routing_key`` have at most 255 bytes; ``properties`` are basic properties in wire
+        form.
         """
         if len(exchange) > 255 or len(routing_key) > 255:
             raise ValueError("exchange and routing key are short strings: at most 255 bytes")
@@ -93,14 +94,13 @@ class Message:
         self.publisher = None
 
     def set_kind(self, kind, flags=0):
-        """Set the kind of the properties (content.forms), and the flags of that kind (never bit 0)."""
+        """Set the encoding of the properties (content.forms), and its flags. Bit 0 of ``flags`` must be 0."""
         self.kind = kind
         self.flags = flags
 
     def own(self, properties=None):
         """Copy the parts into a new buffer that the message owns, so that it outlives the old buffer.
-
-        ``properties`` (basic, in wire form), if given, replace the message's own, of whatever kind.
+        ``properties``: basic properties in wire form, which replace the message's own; None: keep these.
         """
         if properties is None:
             properties = self.get_raw()
@@ -128,40 +128,35 @@ class Message:
         self.body_at = self.body_length = 0
 
     def readdress(self, other, exchange, routing_key, properties, timestamp_ms, expires_at_ms=0):
-        """Become a copy of ``other`` (body, priority, persistence) with the given address, properties and
-        times.
-        """
+        """Become a copy of ``other`` (body, priority, persistence) with new address, properties and times."""
         self.assign(
             exchange, routing_key, properties,
             bytes(other.buffer[other.body_at:other.body_at + other.body_length]), timestamp_ms, expires_at_ms,
             other.priority, other.persistent)
 
     def priority_or(self, default):
-        """The message's priority, or ``default`` if its publisher has named none."""
+        """The message's priority, or ``default`` if the publisher set none."""
         if self.priority or not default:
             return self.priority
         names_one = self.kind == BASIC and self.buffer[self.properties_at] & PRIORITY_FLAG
         return 0 if names_one else default
 
     def get_exchange(self):
-        """The exchange name as octets (a copy)."""
         length = self.buffer[self.routing_at]
         return bytes(self.buffer[self.routing_at + 1:self.routing_at + 1 + length])
 
     def get_routing_key(self):
-        """The routing key as octets (a copy)."""
         start = self.routing_at + 1 + self.buffer[self.routing_at]
         return bytes(self.buffer[start + 1:start + 1 + self.buffer[start]])
 
     def get_routing(self):
-        """Exchange name and routing key as stored: two adjacent short strings (a copy)."""
+        """A copy of exchange name and routing key as stored: two adjacent short strings."""
         return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
 
     def get_properties(self, most=forms.BASIC_MAX):
-        """The basic properties in wire form: flag words and fields, without the header frame's class, weight
-        and body size; as a copy.
+        """A copy of the basic properties in wire form: flag words and fields of the content header frame.
 
-        Properties of another kind are translated, into at most ``most`` octets; ``most`` must be at least
+        Properties of another kind are translated, into at most ``most`` bytes. ``most`` must be at least
         forms.LEAST_ROOM. Raises Malformed for properties that cannot be translated.
         """
         if self.kind != BASIC:
@@ -175,21 +170,19 @@ class Message:
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
 
     def get_body(self):
-        """The body (a copy)."""
         return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
 
     def body_view(self):
-        """A view of the body if the body was assigned as a Gathered, else None."""
+        """A view of the body if it was assigned as a Gathered, else None."""
         if type(self.owner) is not Gathered:
             return None
         return self.owner.octets[self.body_at:self.body_at + self.body_length]
 
     def get_body_start(self, most):
-        """The first octets of the body, at most ``most`` (a copy)."""
+        """A copy of at most ``most`` bytes from the start of the body."""
         return bytes(self.buffer[self.body_at:self.body_at + min(self.body_length, most)])
 
     def get_body_length(self):
-        """Length of the body in octets."""
         return self.body_length
 
     def describe(self):

@@ -1,1 +1,1 @@
-"""The interface to the file system: every change of a file or folder, and the data folder itself."""
+"""Disk: changes files and folders, and manages the data folder."""

@@ -1,8 +1,8 @@
-"""Atomic files: replaces a small file (users, policies, a compacted log); readers find the old content or the
-new.
+"""Atomic files: replaces a small file (users, policies, a compacted log). Readers find the old or the new
+content.
 
 Uses ``storage.disk.files``. The new content is written to a temporary file in the same folder and flushed;
-then the file is renamed and the folder is flushed. Without the first flush a power cut may leave an empty
+then the file is renamed and the folder is flushed. Without the first flush a power failure may leave an empty
 file; without the second it may restore the old content.
 """
 import os
@@ -15,11 +15,10 @@ _numbers = count(1)
 
 
 def replace(files, path, octets):
-    """Write ``octets`` into the file at ``path``, which is created if missing; they are on disk on return.
+    """Write ``octets`` into the file at ``path``, which is created if missing. They are on disk on return.
 
-    Blocks for two flushes, so call it at boot, at shutdown or in a thread, not in the hub.
-
-    Raises OSError; the file then has its old content, or perhaps the new if only the last flush failed.
+    Blocks for two flushes: for boot, shutdown or a thread. Raises OSError; the file then has its old content,
+    or perhaps the new if only the last flush failed.
     """
     path = os.fspath(path)
     file = write_temporary(files, path, octets)
@@ -36,8 +35,7 @@ def replace(files, path, octets):
 
 def write_temporary(files, path, octets):
     """Write the new content into a temporary file beside ``path``, without a flush. Returns the open LogFile.
-
-    Raises OSError; then the temporary file is removed.
+    Raises OSError, leaving no temporary file.
     """
     file = files.open_log(f"{path}{TEMPORARY}.{next(_numbers)}")
     try:
@@ -51,16 +49,15 @@ def write_temporary(files, path, octets):
 
 
 def discard(files, file):
-    """Close and remove a temporary file. If it cannot be removed now, the next boot removes it."""
+    """Close and remove a temporary file. If that fails, the next boot removes it."""
     files.close(file)
     with suppress(OSError):
         files.unlink(file.path)
 
 
 def sweep(files, folder):
-    """Remove the temporary files that a crash has left in the folder; their content was never confirmed.
-
-    For boot.
+    """Remove the temporary files that a crash has left in the folder. For boot. Their content was never
+    confirmed.
     """
     with os.scandir(folder) as entries:
         left = sorted(entry.path for entry in entries if is_temporary(entry.name))

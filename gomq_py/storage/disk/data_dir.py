@@ -1,19 +1,19 @@
 r"""Opens the data folder: locks it, checks its schema version, and gives the paths of its files and folders.
 
-The first step of a boot: nothing else touches the folder before ``open`` has returned. One process at a time
-holds the lock; a second process gets an error that names the first.
+The first step of a boot: other code uses the folder after ``open`` has returned. One process at a time holds
+the lock; a second process gets an error that names the first.
 
     <data folder>/
-      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
-                          when that run has ended in order
+      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" after it
+                          when that run has ended normally
       .last-run           how the last run ended. After a stop: "stopped\n", the SHA-256 of .segments, and the
-                          lengths of definitions and users in lines "NAME ID OCTETS\n". During a run and after
-                          a kill: the machine's boot id, and the lengths known to be on disk. On a follower:
+                          lengths of definitions and users in lines "NAME ID BYTES\n". During a run and after
+                          a kill: the machine's boot id, and the flushed lengths. On a follower:
                           "followed\n" and the boot id. A power loss, or an end as follower, stays on record
                           until the next boot is complete
       .cluster            which cluster and node the folder belongs to (cluster.identity)
       .sync*              a follower's sync, and its swap (storage.disk.swap); gone after a boot
-      .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
+      .segments           segments that held messages at the last normal stop (storage.disk.segment_list)
       schema_version      "2\n"; a boot writes it over "1\n". A folder that has content but not this file, or
                           an unknown version, is left alone
       definitions         framed log of the durable topology (storage.logs.framed_log)
@@ -25,9 +25,9 @@ holds the lock; a second process gets an error that names the first.
       transient/          files of transient queues are made here, without names, so the folder is empty
       set-aside/          files that no queue or log uses, kept for the operator; never read
 
-``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL,
-and be longer than a file name may. This module does not interpret a version's content: readers of older
-schemas live beside the formats.
+``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex, because names may contain "/",
+".." and NUL, and may be longer than a file name. This module does not interpret a version's content: readers
+of older schemas are beside the formats.
 """
 import contextlib
 import errno
@@ -97,16 +97,15 @@ class DataDirLocked(DataDirError):
 
 
 class DataDir:
-    """One data folder. ``open`` locks it, ``close`` unlocks it.
+    """One data folder. ``open`` locks it, ``close`` unlocks it. ``open`` also sets facts about the last run:
 
-    After ``open`` three attributes describe the last run. ``last_end``: how it ended; ``listed``, {folder:
-    segment_list.Listed}: the segments it left; ``logs_left``, {name: {log id: octets}}: the lengths of its
-    logs on disk. Both dicts are empty if the run did not record them.
+        last_end     how it ended: STOPPED, KILLED, FOLLOWED or POWER_LOST
+        listed       {folder: segment_list.Listed} of its segments; empty if not recorded
+        logs_left    {name: {log id: flushed bytes}} of its logs; empty if not recorded
     """
 
     def __init__(self, path, files=None, lock=True):
-        """``lock=False`` is for file systems without flock: the operator then has to prevent a second broker.
-        """
+        """With ``lock=False``, for file systems without flock, a second broker is not stopped."""
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
         self._lock_fd = -1
@@ -128,11 +127,8 @@ class DataDir:
         self.close()
 
     def open(self):
-        """Create the folder if necessary, lock it and check its version.
-
-        Returns itself. Blocks (flushes); for boot.
-
-        Raises DataDirError, or OSError if the system refuses (permissions, a full disk).
+        """Create the folder if necessary, lock it and check its version. Returns this object. Blocks; for
+        boot. Raises DataDirError; raises OSError if the system refuses (permissions, a full disk).
         """
         if not self._follows:
             self._make_root()
@@ -153,10 +149,8 @@ class DataDir:
         return self
 
     def follow(self):
-        """Lock the folder of a cluster follower, into which a replication client then writes the leader's
-        files. ``open`` later makes this node the leader.
-
-        Changes no data. Blocks; raises as ``open`` does. Returns itself.
+        """Lock the folder of a cluster follower, for a client that copies the leader's files. Returns this
+        object. ``open`` later makes this node the leader. Changes no data. Blocks; raises as ``open`` does.
         """
         self._make_root()
         if self._wants_lock:
@@ -172,10 +166,8 @@ class DataDir:
         return self
 
     def close(self, in_order=False):
-        """Unlock the folder; a second call does nothing. The lock file stays: without it, two processes could
-        lock two different files.
-
-        ``in_order``: record that this run has finished all work on its files.
+        """Unlock the folder. A second call does nothing. The lock file stays: without it, two processes could
+        lock two different files. ``in_order``: record that this run has finished all work on its files.
         """
         self._follows = False
         if in_order:
@@ -189,7 +181,7 @@ class DataDir:
             self.forget()
 
     def forget(self):
-        """In a forked child: close the child's copy of the lock, which leaves the folder locked."""
+        """Close a forked child's copy of the lock, in that child. The folder stays locked."""
         if self._lock_fd >= 0:
             _held.discard(self)
             posix.close(self._lock_fd)
@@ -197,11 +189,10 @@ class DataDir:
 
     @property
     def locked(self):
-        """Whether this object holds the folder's lock."""
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """Keep {queue folder: segment_list.Listed}. An orderly ``close`` saves it, so that the next boot
+        """Keep {queue folder: segment_list.Listed}, which a normal ``close`` saves. The next boot then
         notices missing segments.
         """
         self._content = content
@@ -215,24 +206,23 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record in .last-run how long the logs are, {log name: {log id: octets}}, for the boot after a kill.
-
-        Blocks; for boot. Raises OSError.
+        """Record the lengths of the logs, {log name: {log id: bytes}}, in .last-run, for the boot after a
+        kill. Blocks; for boot. Raises OSError.
         """
         self._note = boot_id()
         with _room_or_not():
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record how long one log is, {log id: octets}. For a thread, one call at a time. Raises OSError."""
+        """Record the length of one log, {log id: bytes}. For a thread, one call at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
-        """Read the broker's cluster name from its file, or choose one and save it, so that it outlives a
-        rename of the machine. Blocks; for boot. Raises OSError.
+        """Read the broker's cluster name from its file, or choose and save one. Blocks; for boot. Raises
+        OSError.
 
-        ``is_first``: the name of a first boot gets a random suffix; otherwise it is gomq@HOST, as in earlier
-        versions.
+        The saved name survives a rename of the machine. ``is_first``: the name of a first boot gets a random
+        suffix; otherwise it is gomq@HOST, as in earlier versions.
         """
         path = self._at(CLUSTER_NAME)
         make_way(self._files, path)
@@ -280,9 +270,7 @@ class DataDir:
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
     def set_aside(self, path):
-        """Move a file or folder that no queue or log uses into set-aside/. Returns its new path. Blocks; for
-        boot.
-        """
+        """Move an unused file or folder into set-aside/. Returns its new path. Blocks; for boot."""
         target = move_aside(self._files, self.path, path, os.path.basename(path))
         self._files.sync_folder(os.path.dirname(target))
         return target
@@ -335,8 +323,8 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Write "stopped" into the lock file. A later run overwrites it, so the word shows that no later run
-        has begun. Raises OSError.
+        """Write "stopped" into the lock file. Raises OSError. A later run overwrites the word, which thus
+        shows that no later run has begun.
         """
         if self._lock_fd >= 0:
             os.pwrite(self._lock_fd, _STOPPED_TEXT, os.fstat(self._lock_fd).st_size)
@@ -363,16 +351,14 @@ class DataDir:
             self._write_whole(LAST_RUN, text)
 
     def _note_anew(self, logs):
-        """Replace the lengths of the logs in .last-run; after a kill the file has old or new lengths."""
+        """Replace the lengths of the logs in .last-run atomically."""
         # The folder is not flushed here: the rename of a log, which follows, flushes it.
         self._logs = logs
         self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
-        """Write the file .segments. Returns the line with its digest for .last-run, or b"" if no list was
-        written.
-        """
+        """Write the file .segments. Returns the line with its digest for .last-run, or b"" if not written."""
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
             {folder.removeprefix(prefix): entry for folder, entry in self._content.items()}
@@ -403,9 +389,8 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Return the folder's schema version; "" without the file: then the folder must be empty.
-
-        Raises DataDirError if the folder is not a data folder, or is of an unknown version.
+        """Return the folder's schema version. "" without the file, if the folder is empty. Raises
+        DataDirError if the folder is not a data folder, or is of an unknown version.
         """
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
@@ -426,7 +411,7 @@ class DataDir:
 
 @contextlib.contextmanager
 def _room_or_not():
-    """A context manager that suppresses the OSError of a full disk."""
+    """Context manager that suppresses the OSError of a full disk."""
     try:
         yield
     except OSError as error:
@@ -435,15 +420,13 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Sorted names of what a data folder holds, without temporary files and the lock. Raises OSError."""
+    """Sorted names in a data folder, without temporary files and the lock. Raises OSError."""
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 
 
 def make_place(files, folder):
-    """Make a subfolder of the data folder if missing. A file of that name is renamed: it must not stop the
-    boot.
-    """
+    """Make a subfolder of the data folder if missing. Renames a file of that name, which is in the way."""
     if os.path.isdir(folder):
         return
     if os.path.lexists(folder):
@@ -455,7 +438,7 @@ def make_place(files, folder):
 
 
 def make_way(files, path):
-    """Rename a folder, broken link or pipe that stands at ``path``, where the broker needs a regular file."""
+    """Rename a folder, broken link or pipe at ``path``, where the broker needs a regular file."""
     if os.path.lexists(path) and not os.path.isfile(path):
         kept = _free_name(path)
         files.rename(path, kept)
@@ -463,8 +446,8 @@ def make_way(files, path):
 
 
 def move_aside(files, root, path, name):
-    """Move a file or folder that no queue or log uses into set-aside/ of the data folder ``root``. ``name``:
-    the new name, cut if too long, before a number. Returns its new path. Blocks; for boot.
+    """Move an unused file or folder into set-aside/ of the data folder ``root``. Returns its new path.
+    ``name``: the new name, which is cut if too long and gets a number. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)
@@ -481,8 +464,8 @@ def _free_name(path):
 
 
 def lost_logs(root, last_end):
-    """Yield (path, error text) of each log, definitions or users, that an earlier run wrote and that is now
-    missing or empty. ``root``: the data folder; ``last_end``: how the last run ended.
+    """Yield (path, error text) of each log of an earlier run that is now missing or empty. ``root``: the data
+    folder. ``last_end``: how the last run ended.
     """
     for name in (DEFINITIONS, USERS):
         path = os.path.join(root, name)
@@ -495,8 +478,8 @@ def lost_logs(root, last_end):
 
 
 def _was_begun(root, name, last_end):
-    """Whether an earlier run had content in this log. An unfinished first boot does not count: a kill may
-    leave its logs empty.
+    """Whether an earlier run had content in this log. False for an unfinished first boot, because a kill may
+    then leave empty logs.
     """
     if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
         return True
@@ -514,21 +497,19 @@ def _was_begun(root, name, last_end):
 
 
 def last_end_of(path):
-    """How the last run over the data folder at ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST."""
+    """How the last run over the data folder ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST."""
     lock = os.path.join(path, LOCK)
     return _last_end(_note_in(path), _octets_of(lock, 300) or None, boot_id())
 
 
 def listed_in(path):
-    """Return {folder: segment_list.Listed} of the last run; empty unless it ended in order and wrote the
-    list.
-    """
+    """Return {folder: segment_list.Listed} of the last run; empty after a crash or without a list."""
     return _listed(path, last_end_of(path))
 
 
 def _last_end(note, lock_text, boot):
-    """How the last run ended. ``note``: text of .last-run; ``lock_text``: text found in the lock file, or
-    None; ``boot``: boot_id().
+    """How the last run ended. ``boot``: boot_id(). ``note``: text of .last-run. ``lock_text``: text found in
+    the lock file, or None.
     """
     # An earlier version of the broker overwrites the lock file and leaves .last-run. If such a version ran
     # last, .last-run is not about the last run.
@@ -556,14 +537,11 @@ def _listed(path, last_end):
 
 
 def _note_in(path):
-    """Content of .last-run in the data folder ``path``; empty without the file."""
     return _octets_of(os.path.join(path, LAST_RUN), 300)
 
 
 def logs_left_in(path, last_end):
-    """Lengths of the logs that the last run may have left, {name: {log id: octets on disk}}; empty if that
-    run did not record them.
-    """
+    """Lengths of the logs of the last run, {name: {log id: flushed bytes}}; empty if not recorded."""
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
         return found
@@ -599,7 +577,7 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Content of a file, at most ``most`` octets (-1: all); empty if it is missing or unreadable."""
+    """Content of a file, at most ``most`` bytes (-1: all); empty if it is missing or unreadable."""
     if not os.path.isfile(path):
         return b""
     try:
@@ -624,9 +602,8 @@ def boot_id():
 
 
 def queue_id(vhost, queue):
-    """Name of a queue's folder: 40 hex digits.
-
-    Names are str; bytes that are not UTF-8 are distinguished by surrogateescape.
+    """Name of a queue's folder: 40 hex digits. The names are str; bytes that are not UTF-8 are surrogates
+    (surrogateescape).
     """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
     return sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]

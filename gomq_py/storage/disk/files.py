@@ -1,18 +1,18 @@
 """Files: the only interface for changing files and folders.
 
 Used by segments, logs and the data folder. A *mapped* file (segments, acks) has a fixed size. Its writers
-change the mapping and announce the ranges once per batch, or ``write`` a batch. A *log* grows: ``append``
-writes bytes at once; ``accept`` keeps them in memory, with room reserved on the disk, until ``sync_log``
+change the mapping and announce the ranges once per batch, or ``write`` a batch. A *log* grows. ``append``
+writes bytes at once. ``accept`` keeps bytes in memory, with space reserved on the disk, until ``sync_log``
 writes and flushes them in a thread. Replicators (``storage.disk.replication``) get each change after it
 succeeded, in order.
 
 Nothing here retries or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path. Most
-methods are for the hub's thread; ``storage.flush.group_commit`` calls some from its threads, and decides what
-is durable. Tests replace ``Files`` by a class that fails the Nth call or forgets unsynced data.
+methods are for the event loop's thread; ``storage.flush.group_commit`` calls some from its threads, and
+decides what is durable. Tests replace ``Files`` by a class that fails the Nth call or forgets unsynced data.
 
 A mapped file needs no descriptor, because ``msync`` of the mapping reports the disk's errors as ``fdatasync``
 of the descriptor would. Only the first ``MAPPED_DESCRIPTORS`` mapped files, and files often written with
-calls, have one.
+system calls, have one.
 """
 import contextlib
 import errno
@@ -50,10 +50,10 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class Change:
-    """A pending change of a file's or folder's name. ``act`` changes the name, in a thread, because it may
-    block; ``told`` then reports the change to the replicators, in the hub.
+    """A pending change of a file's or folder's name. ``act`` makes it, in a thread, because it may block.
 
-    ``needed``: a missing file or folder counts as a failure of the flush that waits for this change.
+    ``told`` then reports it to the replicators, in the event loop. ``needed``: a missing file or folder fails
+    the flush that waits for this change.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -70,17 +70,17 @@ class Change:
         self._result = self._act()
 
     def told(self):
-        """Report the change that ``act`` made to the replicators. Call once."""
+        """Report the change to the replicators, after ``act``. Call once."""
         self._told(self._result)
 
     def make(self):
-        """Call ``act`` and ``told``: for boot, and other callers that may block. Raises OSError."""
+        """Call ``act`` and ``told``, for callers that may block. Raises OSError."""
         self.act()
         self.told()
 
 
 class Files:
-    """Changes files and folders, and reports it to the replicators. One per broker."""
+    """Changes files and folders, and reports the changes to the replicators. One per broker."""
 
     mapped_descriptors = MAPPED_DESCRIPTORS
 
@@ -98,25 +98,23 @@ class Files:
     # mapped files
 
     def create(self, path, size):
-        """Create a mapped file of ``size`` zero bytes. Its room is allocated now, so that writing to it
-        cannot fail (SIGBUS) later.
-
-        Raises FileExistsError; OSError (ENOSPC) leaves no file behind.
+        """Create a mapped file of ``size`` zero bytes. Raises FileExistsError, or OSError, leaving no file.
+        Disk space is allocated now, so that later writes to the mapping cannot fail (SIGBUS).
         """
         file = self._described_or_not(self._create(os.fspath(path), size))
         self.made(file)
         return file
 
     def make(self, path, size, fetched=True):
-        """Create a mapped file in a thread, as ``create`` does; the hub calls ``made`` later. Blocks.
+        """Create a mapped file in a thread, as ``create`` does. The event loop calls ``made`` later. Blocks.
 
-        ``fetched``: read the whole file into the page cache; False, for files written with system calls: only
-        the first page.
+        ``fetched``: read the whole file into the page cache. False, for files written with system calls: read
+        only the first page.
         """
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a mapped file without a name, in a thread; it is not replicated. Blocks."""
+        """Create a mapped file without a name, in a thread. The file is not replicated. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
@@ -124,21 +122,19 @@ class Files:
         self.register.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove a file that ``make`` returned, before replicators get it. Blocks."""
+        """Remove a file that ``make`` returned, before ``made`` was called. Blocks."""
         os.unlink(file.path)
         file.close()
 
     def create_unnamed(self, folder, size):
-        """Create a mapped file without a name: it vanishes with the process, and is not replicated.
-
-        For transient queues.
+        """Create a mapped file without a name, for a transient queue. It vanishes with the process, and is
+        not replicated.
         """
         return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
-        """Open an existing file, and map all of it for reading and writing.
-
-        The file may have holes: see ``allocate``.
+        """Open an existing file, and map all of it for reading and writing. A file with holes needs
+        ``allocate`` before its mapping is written.
         """
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
@@ -159,9 +155,8 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """Context manager: the file's descriptor, or a descriptor opened for the ``with`` block.
-
-        Raises OSError, also if another file has taken this file's name.
+        """Context manager that gives the file's descriptor, or opens one for the ``with`` block. Raises
+        OSError, also if another file has taken this file's name.
         """
         if file.fd >= 0:
             yield file.fd
@@ -181,7 +176,7 @@ class Files:
         return fd
 
     def read_through(self, file, start=0, end=None):
-        """Read [start, end), so that a bad sector or a short file raises OSError here. Blocks; safe in a
+        """Read [start, end), so that a bad sector or a short file raises OSError here. Blocks. Safe in a
         thread while the file is retained.
         """
         # Without this, the next access to the mapping would kill the process (SIGBUS). Pages that the system
@@ -195,12 +190,12 @@ class Files:
             raise with_path(error, file.path) from error
 
     def allocate(self, file):
-        """Allocate room for a file's holes (from a copy or a crash) before its mapping is written."""
+        """Allocate disk space for a file's holes (from a copy or a crash), before its mapping is written."""
         with self._descriptor(file) as fd:
             self._allocate(fd, 0, file.size, file.path)
 
     def appended(self, file, start, end):
-        """Report to replicators that [start, end) of a mapped file was first written; once per batch."""
+        """Report to replicators that [start, end) of a mapped file was first written. Call once per batch."""
         if self.register.replicators and file.named:
             self.register.appended(file, start, end)
 
@@ -209,9 +204,8 @@ class Files:
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
-        """Write bytes with a system call into a mapped file, for the first time; report it to replicators.
-
-        Raises OSError; then an unknown part of the bytes was written.
+        """Write new bytes into a mapped file with a system call, and report them to replicators. Raises
+        OSError; then an unknown part of the bytes was written.
         """
         if file.fd < 0:
             with contextlib.suppress(OSError):  # then one is opened for each call
@@ -220,15 +214,15 @@ class Files:
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """Write bytes with a system call into a mapped file, without a report to replicators. The caller
+        """Write bytes into a mapped file with a system call, without a report to replicators. The caller
         makes one report for several writes.
         """
         # Opens no lasting descriptor: such callers write into many files.
         self._put(file, start, octets)
 
     def write_again(self, file, start, end):
-        """Write [start, end) over itself, so that the next flush writes it. For boot: blocks. Raises OSError,
-        but not for lack of room.
+        """Write [start, end) over itself, so that the next flush writes it. Blocks; for boot. Raises OSError,
+        but not on a full disk.
         """
         # After a failed flush the system regards unwritten pages as written, and later flushes succeed
         # without them. A full copy-on-write file system must not stop the boot.
@@ -246,14 +240,14 @@ class Files:
             raise with_path(error, file.path) from error
 
     def overwritten(self, file, start, end):
-        """Report to replicators that [start, end) of a mapped file was changed; once per batch."""
+        """Report to replicators that [start, end) of a mapped file was changed. Call once per batch."""
         if self.register.replicators and file.named:
             self.register.overwritten(file, start, end)
 
     # logs
 
     def open_log(self, path):
-        """Open a file to append to; create it empty if it is missing. The file is not mapped."""
+        """Open or create a file for appending. The file is not mapped."""
         path = os.fspath(path)
         try:
             fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -264,15 +258,15 @@ class Files:
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """Create an empty log, in a thread: the hub reports it later by ``made``. Blocks."""
+        """Create an empty log in a thread. The event loop reports it later by ``made``. Blocks."""
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
     def append(self, file, octets):
         """Write at the end of a log, all or nothing. Returns the position at which the bytes begin.
 
-        Raises OSError after cutting a partial write off; if even that fails the log refuses further appends
-        (a record behind a torn one would look like damage).
+        Raises OSError after cutting a partial write off. If that fails, too, the log refuses further appends,
+        because a record after a torn one would look like damage.
         """
         check_sound(file)
         assert not file.accepted, f"{file.path}: what was accepted comes first"
@@ -283,9 +277,8 @@ class Files:
         return start
 
     def reserve(self, file, count=ROOM_AHEAD):
-        """Reserve room for ``count`` bytes behind the end of a log; the end stays where it is.
-
-        Returns False if the file system cannot. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
+        """Reserve disk space for ``count`` bytes after the end of a log, without moving the end. Returns
+        False if the file system cannot. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
         """
         start, behind = file.size, file.end + count
         try:
@@ -297,10 +290,8 @@ class Files:
         return True
 
     def make_room(self, file, count):
-        """Reserve room, so that ``accept`` of ``count`` bytes is not refused.
-
-        Blocks only if more is needed than was reserved ahead. Raises OSError: the disk is full, or the log
-        refuses appends.
+        """Reserve disk space, so that ``accept`` of ``count`` bytes is not refused. Blocks only if more is
+        needed than was reserved before. Raises OSError if the disk is full or the log refuses appends.
         """
         check_sound(file)
         if file.end + count > file.room:
@@ -316,7 +307,7 @@ class Files:
         file.end += len(octets)
 
     def tell_written(self, file):
-        """Report the bytes written to a log since the last call to the replicators."""
+        """Report to the replicators the bytes written to a log since the last report."""
         start, end = file.told, file.size
         file.told = end
         if self.register.replicators and file.named and start < end:
@@ -343,7 +334,7 @@ class Files:
         self._resized(file)
 
     def extend(self, file, size):
-        """Grow the file to ``size`` with zeros whose room is allocated now, and map it again."""
+        """Grow the file to ``size`` with zeros in allocated disk space, and map it again."""
         assert size >= file.size, (file.path, size, file.size)
         with self._descriptor(file) as fd:
             self._allocate(fd, file.size, size - file.size, file.path)
@@ -351,9 +342,8 @@ class Files:
         self._resized(file)
 
     def rename(self, source, target, file=None):
-        """Rename a file or folder. A file that has the name ``target`` is replaced.
-
-        ``file``: the open File of ``source``, if any; its ``path`` becomes ``target``. Blocks.
+        """Rename a file or folder. Replaces a file that has the name ``target``. Blocks. ``file``: the open
+        File of ``source``, if any; its ``path`` becomes ``target``.
         """
         self.renaming(source, target, file).make()
 
@@ -370,11 +360,11 @@ class Files:
         return Change(source, lambda: self._rename(source, target), told, needed)
 
     def unlink(self, path):
-        """Unlink a file. Raises FileNotFoundError. Blocks."""
+        """Delete a file. Raises FileNotFoundError. Blocks."""
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """A Change that unlinks a file. ``aside``, if given, frees the room in the background: File.close."""
+        """A Change that deletes a file. ``aside`` frees the disk space in the background; see File.close."""
         path = os.fspath(path)
         file_id = self.register.id_of(path)
 
@@ -388,7 +378,7 @@ class Files:
         )
 
     def close(self, file, aside=None):
-        """Close the file, or let its last holder close it. ``aside``: see File.close."""
+        """Close the file, or have its last user close it. ``aside``: see File.close."""
         file.close(aside)
 
     # folders
@@ -416,7 +406,7 @@ class Files:
             self.make_folder(path)
 
     def lacks_folder(self, path):
-        """Whether this folder is missing, or created by a thread and not yet announced."""
+        """Whether this folder is missing, or created by a thread and not yet reported."""
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
@@ -462,7 +452,7 @@ class Files:
         return Change(path, lambda: self._remove_folder(path), lambda _: self.register.folder_removed(path))
 
     def remove_tree(self, path):
-        """Remove a folder and its content; replicators get each file and folder."""
+        """Remove a folder and its content. Replicators get each file and folder."""
         path = os.fspath(path)
         with os.scandir(path) as entries:
             inside = sorted((entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -477,14 +467,14 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the hub may call ``sync``. False if a test has replaced it: that function may block."""
+        """Whether the event loop may call ``sync``. False if a test has replaced it: that may block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
-        """Flush the file's size and all bytes written to it (mapping included) before this call.
+        """Flush the file's size and all bytes written before this call, including those in the mapping.
 
-        Blocks, unless ``flush(file)`` is given, a function that switches while the disk works; then the hub
-        may call this. For ``storage.flush.group_commit`` and boot.
+        Blocks, unless ``flush(file)`` is given, a function that switches while the disk works; then the event
+        loop may call this. For ``storage.flush.group_commit`` and boot.
         """
         size = file.size
         try:
@@ -494,10 +484,8 @@ class Files:
         file.synced_size = size
 
     def sync_log(self, file):
-        """Write the bytes that ``accept`` has kept so far, flush the log, and reserve more room.
-
-        Blocks; for ``storage.flush.group_commit``. Raises OSError; unwritten bytes are kept for the next
-        time.
+        """Write the bytes kept by ``accept``, flush the log, and reserve more disk space. Blocks. For
+        ``storage.flush.group_commit``. Raises OSError; unwritten bytes are kept for the next call.
         """
         if file.room is not None:
             check_sound(file)
@@ -522,9 +510,8 @@ class Files:
             raise
 
     def sync_folder(self, path):
-        """Flush the folder itself: the names in it at the time of this call survive a power cut.
-
-        Blocks; for ``storage.flush.group_commit`` and boot.
+        """Flush the folder itself, so that the names in it survive a power failure. Blocks. For
+        ``storage.flush.group_commit`` and boot.
         """
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -550,8 +537,8 @@ class Files:
         os.rmdir(path)
 
     def _unlink_keeping(self, path):
-        """Unlink a file without freeing its disk space. Returns an object for ``_let_go``, or None if the
-        space is free.
+        """Delete a file's name without freeing its disk space. Returns an object for ``_let_go``, or None if
+        the space is free.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -567,7 +554,7 @@ class Files:
         return kept
 
     def _let_go(self, kept):
-        """Free the disk space of a file that _unlink_keeping() has unlinked. Blocks."""
+        """Free the disk space of a file that _unlink_keeping() has deleted. Blocks."""
         self._leaving.discard(kept)
         close_parts(*kept)
 
@@ -607,7 +594,7 @@ class Files:
         return reserve_room(fd, start, count)
 
     def _write_behind(self, file, start, octets):
-        """Write ``octets`` at ``start``, the end of a log. A partial write is cut off; if that fails, the log
+        """Write ``octets`` at ``start``, the end of a log. A partial write is cut off. If that fails, the log
         refuses further appends.
         """
         try:
@@ -659,5 +646,5 @@ class Files:
 
 
 def with_path(error, path):
-    """A copy of an OSError with the file's ``path``, which system calls on descriptors do not report."""
+    """Return a copy of an OSError with the file's ``path``, which calls on descriptors do not report."""
     return OSError(error.errno, error.strerror, path)

@@ -23,9 +23,8 @@ _abandoned: list[mmap.mmap] = []
 
 
 def map_file(fd, size, path=None):
-    """Map the file's first ``size`` bytes, shared. Returns the mapping.
-
-    The caller closes the descriptor. Raises OSError, which names ``path``.
+    """Map the file's first ``size`` bytes, shared. Returns the mapping. The caller closes the descriptor.
+    Raises OSError with ``path``.
     """
     try:
         return _map_file(fd, size)
@@ -48,9 +47,8 @@ def _map_file(fd, size):
 
 
 def flush_mapping(mapping):
-    """Make the content of a mapping, and its file's size, survive a power cut.
-
-    Blocks without the interpreter's lock. Raises OSError.
+    """Make the content of a mapping, and its file's size, survive a power failure. Blocks without the
+    interpreter's lock. Raises OSError.
     """
     while _libc().msync(address_of(mapping), len(mapping), _MS_SYNC):
         number = ctypes.get_errno()
@@ -59,9 +57,8 @@ def flush_mapping(mapping):
 
 
 def advise(mapping, start, count, advice):
-    """Call ``madvise`` for a part of a mapping.
-
-    Blocks without the interpreter's lock, which Python's own ``madvise`` would hold. Raises OSError.
+    """Call ``madvise`` for a part of a mapping. Raises OSError. Blocks without the interpreter's lock, which
+    Python's own ``madvise`` would hold.
     """
     if _libc().madvise(address_of(mapping) + start, count, advice):
         number = ctypes.get_errno()

@@ -1,5 +1,5 @@
-"""Open file: a mapped file or a log, which stays open until its last user closes it; and calls that flush
-files and reserve room.
+"""Open file: a mapped file or a log, which stays open until its last user closes it; calls that flush files
+and allocate disk space.
 
 Used by files, which opens and changes files and reports changes to the replicators. ``posix.close`` closes
 the descriptors, because gevent's ``os.close`` closes later, when another thread may have the same number.
@@ -23,14 +23,13 @@ _KEEP_SIZE = 0x01
 
 
 class File:
-    """An open file, for the hub's thread. Its last user closes it: ``retain`` keeps it open and unrecycled
-    (for a flush, a follower, a backup).
+    """An open file, for the event loop's thread. ``retain`` keeps it open for another user, and not recycled.
 
         map         the read-write mapping; None for a log or an empty file. truncate, extend and close make
                     pointers into the mapping invalid
         fd          the descriptor; -1 if the file is closed or has only its mapping
         identity    (device, inode) of a file that has only its mapping
-        cached      end of the pages in the system's cache; behind it a write call is faster than the mapping
+        cached      end of the pages in the page cache; after it a write call is faster than the mapping
     """
 
     __slots__ = (
@@ -58,7 +57,7 @@ class File:
         self.fd = fd
 
     def __del__(self, close=posix.close):
-        """Close the descriptor of a file that is still open, as when a boot fails halfway."""
+        """Close the descriptor of a file that is still open, for example after a failed boot."""
         if self.fd >= 0:
             self._uncount()
             close(self.fd)
@@ -68,7 +67,7 @@ class File:
 
     @property
     def is_retained(self):
-        """Whether ``retain`` holds the file: it must then stay open with its content."""
+        """Whether ``retain`` holds the file, which must then stay open with its content."""
         return self._holders > 0
 
     def retain(self):
@@ -89,8 +88,8 @@ class File:
         return os.pread(self.fd, end - start, start)
 
     def read_into(self, target, start, end):
-        """Copy the bytes [start, end) to the beginning of ``target``, a memoryview. Returns how many there
-        were before the file's end.
+        """Copy the bytes [start, end) to the start of ``target``, a memoryview. Returns their number. It is
+        lower if the file ends before ``end``.
         """
         if self.map is None:
             return os.preadv(self.fd, (target[:end - start],), start)
@@ -99,18 +98,15 @@ class File:
             return len(octets)
 
     def remap(self, fd=-1):
-        """Map the whole file again, at its present size. ``fd``: a descriptor, for a file without its own.
-
-        Raises BufferError while a view of the old mapping exists.
+        """Map the whole file again. ``fd``: a descriptor, for a file without its own. Raises BufferError
+        while a view of the old mapping exists.
         """
         self.unmap()
         self.map = self._mapping(fd if self.fd < 0 else self.fd)
 
     def grow(self, size, fd):
-        """Map the file again after it grew to ``size``.
-
-        The old mapping stays for its present users: a thread may be about to flush it. Raises OSError; then
-        nothing has changed.
+        """Map the file again after it grew to ``size``. Raises OSError; then nothing has changed. The old
+        mapping stays for its present users: a thread may be about to flush it.
         """
         self.map = map_file(fd, size, self.path) if self.mapped else None
         self.size = size
@@ -121,7 +117,7 @@ class File:
         return map_file(fd, self.size, self.path)
 
     def count_in(self, descriptors):
-        """Add the file's descriptor to the set ``descriptors``; closing the file removes it."""
+        """Add the file's descriptor to the set ``descriptors``. Closing the file removes it."""
         descriptors.add(self.fd)
         self._counted_in = descriptors
 
@@ -131,7 +127,7 @@ class File:
             self._counted_in = None
 
     def give_up_descriptor(self):
-        """Close the descriptor of a mapped file, which is flushed by its mapping from here on."""
+        """Close the descriptor of a mapped file, which is then flushed by its mapping."""
         status = os.fstat(self.fd)
         self.identity = status.st_dev, status.st_ino
         fd, self.fd = self.fd, -1
@@ -146,8 +142,8 @@ class File:
     def close(self, aside=None):
         """Close the file now or, if it is retained, at the last ``release``.
 
-        ``aside(function, *arguments)``, if given, closes an unlinked file in the background: freeing its room
-        may take tens of milliseconds.
+        ``aside(function, *arguments)``, if given, closes a deleted file in the background, because freeing
+        disk space may take tens of milliseconds.
         """
         self._closing = True
         self._aside = aside or self._aside
@@ -175,7 +171,7 @@ class Reading:
         self.fd = fd
 
     def close(self):
-        """End the reading. May be called again."""
+        """End the reading. A second call does nothing."""
         file, self.file = self.file, None
         if file is not None:
             if self.fd != file.fd:
@@ -184,19 +180,21 @@ class Reading:
 
 
 class LogFile(File):
-    """An open append-only log. The thread that flushes it changes ``size`` and takes from ``accepted``; the
-    hub changes everything else.
+    """An open append-only log.
 
         size            length of the file
         accepted        byte strings that a thread will write next, in order
-        end             length of the file once ``accepted`` is written
-        room            end of the reserved room; None if the file system cannot reserve: appends then write
-                        at once
+        end             length of the file after ``accepted`` is written
+        room            end of the reserved disk space; None if the file system cannot reserve: appends then
+                        write at once
         is_relied_on    confirms and other answers depend on this log; False for the second log of a
                         compaction
         failure         the error of a failed flush; it stays, because bytes may be lost
-        failed()        if set, called in the hub at that failure, and at each later wait for a flush
+        failed()        None, or called in the event loop at that failure and at each later wait for a flush
         fails_all       a failure fails every callback; False: only callbacks of flushes with this log
+
+    The thread that flushes the log changes ``size`` and takes from ``accepted``. The event loop's thread
+    changes everything else.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -220,21 +218,20 @@ class LogFile(File):
 
     @property
     def is_in_use(self):
-        """Whether confirms or other answers depend on this log; False after another log has replaced it."""
+        """Whether confirms or other answers depend on this log. False after another log has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
-        """Drop the unwritten bytes, because another log has replaced this log.
-
-        A thread that fails to write them at this moment may put them back.
+        """Drop the unwritten bytes, because another log has replaced this log. A thread that fails to write
+        them at this moment may put them back.
         """
         self.named = False
         self.accepted.clear()
 
 
 def retain_room(fd):
-    """Keep the disk space of a file that is unlinked next. Owns the descriptor ``fd`` from now on. Returns
-    (mapping or None, descriptor or -1) for ``close_parts``, which frees the space.
+    """Keep the disk space of a file that is deleted next. Takes over the descriptor ``fd``. Returns (mapping
+    or None, descriptor or -1) for ``close_parts``, which frees the space.
     """
     # A mapping needs no descriptor: a purge may unlink thousands of files at once. An empty file is not
     # mapped: it has no disk space.
@@ -251,7 +248,7 @@ def retain_room(fd):
 
 
 def close_parts(mapping, fd):
-    """Close a File's mapping, or descriptor (-1: none), or both."""
+    """Close a File's mapping (or None) and its descriptor (-1: none)."""
     try:
         if mapping is not None:
             mapping.close()
@@ -267,7 +264,7 @@ def check_sound(file):
 
 
 def flush_file(file):
-    """Make the file's content and size survive a power cut. Blocks without the interpreter's lock."""
+    """Make the file's content and size survive a power failure. Blocks without the interpreter's lock."""
     if file.fd >= 0:
         flush_descriptor(file.fd)
     else:
@@ -275,7 +272,7 @@ def flush_file(file):
 
 
 def flush_descriptor(fd):
-    """Make the file's content and size survive a power cut. Blocks without the interpreter's lock."""
+    """Make the file's content and size survive a power failure. Blocks without the interpreter's lock."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(fd)
     else:
@@ -285,8 +282,8 @@ def flush_descriptor(fd):
 
 
 def flush_file_system(fd):
-    """Make all files and names of the file system of ``fd`` survive a power cut. Blocks without the
-    interpreter's lock. Raises OSError without a path.
+    """Flush all files and names of the file system of ``fd``. Blocks without the interpreter's lock. Raises
+    OSError without a path.
     """
     import ctypes
     if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
@@ -295,7 +292,7 @@ def flush_file_system(fd):
 
 
 def _can_flush_file_systems():
-    """Whether flush_file_system exists and reports failed writes, as Linux does from 5.8 on."""
+    """Whether flush_file_system exists and reports failed writes, as on Linux from 5.8 on."""
     if not sys.platform.startswith("linux"):
         return False
     numbers = re.match(r"(\d+)\.(\d+)", os.uname().release)
@@ -306,7 +303,7 @@ CAN_FLUSH_FILE_SYSTEMS = _can_flush_file_systems()
 
 
 def take_room(fd, start, count):
-    """Allocate room on the disk for [start, start + count); existing content stays."""
+    """Allocate disk space for [start, start + count). Existing content stays."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, start, count)
         return
@@ -316,10 +313,8 @@ def take_room(fd, start, count):
 
 
 def reserve_room(fd, start, count):
-    """Allocate disk space for [start, start + count), which may lie behind the file's end; its size and
-    content stay.
-
-    Returns False if the file system cannot do that. Raises OSError without a path.
+    """Allocate disk space for [start, start + count), perhaps after the file's end, without changing size or
+    content. Returns False if the file system cannot do that. Raises OSError without a path.
     """
     number = errno.EINTR
     while number == errno.EINTR:

@@ -1,6 +1,5 @@
-"""Pages: reads a file's pages into memory ahead of their use, and drops them from the process.
-
-Used by files. Changes no file. Functions that block say so; all others are quick.
+"""Pages: reads a file's pages into memory before their use, and drops them from the process. Used by files.
+Changes no file. Functions that block say so; all others are quick.
 """
 import contextlib
 import errno
@@ -29,10 +28,8 @@ def fetch_on(file, end):
 
 
 def populate(mapping, start, end):
-    """Read the pages of [start, end) of a mapping now.
-
-    Returns False if the system has no such call (Linux before 5.14). Raises OSError (EIO) for unreadable
-    pages. Blocks without the interpreter's lock.
+    """Read the pages of [start, end) of a mapping now. Raises OSError (EIO) for unreadable pages. Returns
+    False if the system has no such call (Linux before 5.14). Blocks without the interpreter's lock.
     """
     start -= start % mmap.PAGESIZE
     count = min(end, len(mapping)) - start
@@ -50,7 +47,7 @@ def populate(mapping, start, end):
 
 
 def let_go(file):
-    """Unmap the file's pages from the process; written data stays in the system's cache. For a file that is
+    """Unmap the file's pages from the process. Written data stays in the page cache. For a file that is
     flushed next and not used meanwhile.
     """
     # A flush of mapped pages interrupts the processors on which the process runs once for each page, 2048

@@ -1,4 +1,4 @@
-"""Plain files: changes the files of a follower, which are copies of its leader's and are not mapped."""
+"""Plain files: changes the files of a follower, which are copies of the leader's files and are not mapped."""
 import os
 
 from gomq_py.storage.disk.files import Files, with_path
@@ -6,11 +6,11 @@ from gomq_py.storage.disk.open_file import File, flush_file_system
 
 
 class PlainFiles(Files):
-    """Files that are not mapped and may be written at any place. It has no replicators."""
+    """Changes files that are not mapped and may be written at any position. Has no replicators."""
 
     def open_plain(self, path, size=None):
-        """Open an existing file; with ``size``, create it with that many zero bytes and no room allocated.
-        Blocks. Raises OSError.
+        """Open an existing file. Blocks. Raises OSError. ``size``: create the file with that many zero bytes,
+        without allocating disk space.
         """
         path = os.fspath(path)
         if size is None:
@@ -22,7 +22,7 @@ class PlainFiles(Files):
         return file
 
     def set_size(self, file, size):
-        """Cut a plain file to ``size``, or extend it with zeros whose room is not allocated. Blocks."""
+        """Cut a plain file to ``size``, or extend it with zeros without allocating disk space. Blocks."""
         try:
             self._cut(file.fd, size)
         except OSError as error:

@@ -1,8 +1,8 @@
 """Register: gives each file of a data folder an id, by which the replicators identify the file.
 
 Used by files, which reports each change by path; the register reports it to the replicators by id. A renamed
-file keeps its id, and a later file of the same name gets a new id: so a late change still reaches the right
-file. A file that a thread has made is registered once it is reported.
+file keeps its id, and a later file of the same name gets a new id. So a late change still reaches the right
+file. A file made by a thread is registered when it is reported.
 """
 import os
 import stat
@@ -19,7 +19,7 @@ VERBS = (
 
 
 class NullRegister:
-    """The register of a broker without replicators: notes nothing, but while a replicator is attached."""
+    """The register of a broker without replicators. Ignores changes unless a replicator is attached."""
 
     replicators = ()
     told = 0  # also while a replicator is attached: no promise waits for that one
@@ -32,14 +32,14 @@ class NullRegister:
         return register
 
     def detach(self, replicator):
-        """Note nothing any more."""
+        """Ignore all changes again."""
         vars(self).clear()
 
     def ignore(self, *arguments):
         """Do nothing."""
 
     def id_of(self, path):
-        """0: no file has an id."""
+        """Return 0: no file has an id."""
         return 0
 
     seed = created = folder_created = appended = overwritten = resized = ignore
@@ -47,8 +47,8 @@ class NullRegister:
 
 
 class Register:
-    """The files and folders that replicators know. ``paths``: {id: path} of files; ``folders``: {path: None};
-    ``told``: number of changes reported so far, which is the position of the last.
+    """The files and folders that replicators know. ``paths``: {id: path} of files. ``folders``: {path: None}.
+    ``told``: number of reported changes.
     """
 
     def __init__(self, replicators):
@@ -61,8 +61,10 @@ class Register:
         self._last_id = 0
 
     def go_on(self, ids, told):
-        """Before ``seed``: the folder is a copy of a folder whose register had these ``ids``, {path: id},
-        after ``told`` events. The ids stay if exactly these files exist; otherwise ``diverged`` is reported.
+        """Continue the register of another folder, of which this folder is a copy. Call before ``seed``.
+
+        ``ids``: {path: id}; they stay if exactly these files exist, otherwise ``diverged`` is reported.
+        ``told``: number of changes reported by that register.
         """
         self._former_ids, self.told = ids, told
         self._last_id = max(ids.values(), default=0)
@@ -87,16 +89,16 @@ class Register:
     is_filling = False
 
     def attach(self, replicator):
-        """Report changes to one more replicator from now on. Returns this register."""
+        """Report changes to one more replicator. Returns this register."""
         self.replicators = (*self.replicators, replicator)
         return self
 
     def detach(self, replicator):
-        """Report no more changes to a replicator."""
+        """Stop reporting changes to a replicator."""
         self.replicators = tuple(one for one in self.replicators if one is not replicator)
 
     def id_of(self, path):
-        """The id of the file with this path; 0 if it is not in the register."""
+        """The id of the file with this path; 0 if the register does not have it."""
         return self._ids.get(path, 0)
 
     # what files tell: see replication.Replicator
@@ -118,7 +120,7 @@ class Register:
         self._tell_of("resized", path, path, size)
 
     def renamed(self, source, target, file_id):
-        """Register and report a rename. ``file_id``: id_of(source) at the request of the change."""
+        """Register and report a rename. ``file_id``: id_of(source) when the change was requested."""
         file_id = self._still(file_id, source)
         if file_id:
             self._forget(self._ids.get(target, 0))
@@ -130,7 +132,7 @@ class Register:
         self._tell("renamed", file_id, source, target)
 
     def unlinked(self, path, file_id):
-        """Remove a file and report it. ``file_id``: id_of(path) at the request of the change."""
+        """Remove a file and report it. ``file_id``: id_of(path) when the change was requested."""
         file_id = self._still(file_id, path)
         self._forget(file_id)
         self._tell("unlinked", file_id, path)
@@ -154,8 +156,8 @@ class Register:
             getattr(replicator, event)(*arguments)
 
     def _tell_of(self, event, path, *arguments):
-        """Report a change of the file with this path. An unregistered file is registered, and the replicators
-        must compare everything (``diverged``).
+        """Report a change of the file with this path. An unregistered file is registered; the replicators
+        must then compare everything (``diverged``).
         """
         file_id = self._ids.get(path)
         if file_id is None:
@@ -167,7 +169,7 @@ class Register:
             self._tell(event, file_id, *arguments)
 
     def _still(self, file_id, path):
-        """The id of the file that has this path now: ``file_id``, unless another file has it."""
+        """The id of the file that has this path now: ``file_id``, unless another file has taken the name."""
         return file_id if self.paths.get(file_id) == path else self._ids.get(path, 0)
 
     def _add(self, path):
@@ -196,9 +198,10 @@ class Register:
 
 
 class FillingRegister(Register):
-    """A register that begins while the folder is in use. While ``is_filling``, the caller reports what a
-    listing has found, and no replicator may have a copy yet; then a change of an unknown file means
-    ``diverged``. Threads may report a change that they had made before the listing.
+    """A register that begins while the folder is in use. found() registers files while ``is_filling``.
+
+    Until then no replicator may have a copy; afterwards a change of an unknown file means ``diverged``.
+    Threads may report a change that they made before the file was found.
     """
 
     def __init__(self, replicators):
@@ -206,7 +209,7 @@ class FillingRegister(Register):
         self.is_filling = True
 
     def found(self, path, is_folder):
-        """Register a file or folder of the listing, if it is still there. Does not block for long."""
+        """Register a file or folder if it still exists. Does not block for long."""
         if is_folder:
             if os.path.isdir(path):
                 self.folders[path] = None
@@ -248,8 +251,8 @@ class FillingRegister(Register):
 
 
 def listing(root, left_out=()):
-    """Return [(path, whether it is a folder)] of everything below ``root``, without the names ``left_out``
-    directly in it. Blocks. Raises DataDirError for a symbolic link. What is removed meanwhile is left out.
+    """Return [(path, is a folder)] of everything below ``root``, without the names ``left_out`` directly in
+    it. Leaves out files removed meanwhile. Blocks. Raises DataDirError for a symbolic link.
     """
     found = []
     for folder, folders, names in os.walk(root):

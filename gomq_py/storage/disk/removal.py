@@ -1,4 +1,4 @@
-"""Removal: removes the folders of deleted queues and their content in a background thread.
+"""Removal: removes the folders of deleted queues in a background thread.
 
 Uses the threads of storage.flush.group_commit. Nothing waits for a removal: folders left by a crash or the
 broker's end are removed at the next boot.
@@ -29,7 +29,7 @@ class FolderRemovals:
     def add(self, store, folder, whose, error, done=None):
         """Remove a folder and its content in the background, then call ``done()`` if given.
 
-        ``store``: the store that has its files open, or None; ``whose``: the queue's name for log lines.
+        ``store``: the store that has its files open, or None. ``whose``: the queue's name for log lines.
         ``error``: the queue's deletion could not be saved; then nothing is removed and ``done`` is not
         called.
         """
@@ -71,7 +71,7 @@ class FolderRemovals:
         self._committer.background.long.add(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
-        """In a thread: remove parts of the folder for about REMOVING_S seconds. Raises OSError."""
+        """Remove parts of the folder for about REMOVING_S seconds. Runs in a thread. Raises OSError."""
         until = time.monotonic() + REMOVING_S
         if self._left is None:
             folders = list(os.walk(folder))
@@ -118,4 +118,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """A job that does nothing, so that its ``done`` runs after the jobs queued before."""
+    """Do nothing: a job whose ``done`` runs after the jobs queued before."""

@@ -1,17 +1,17 @@
 """Replicator: the interface that gets each change of a file.
 
-Owned by storage, called by ``storage.disk.register`` after each change that succeeded, once per batch; a
+Owned by storage. ``storage.disk.register`` calls it after each change that succeeded, once per batch. A
 cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
-changes, on the hub's thread, and must neither block nor raise. ``file.read(start, end)`` returns the
-*present* content of a range, so it must be called before the method returns. Threads rename files and write
-to logs, and report afterwards: a killed process may have made unreported changes, so a returning follower
-compares names and logs.
+changes, on the event loop's thread, and must neither block nor raise. ``file.read(start, end)`` returns the
+*present* content of a range, so it must be called before the method returns.
 
-``file_id`` is the file's id in the register, which no rename changes; 0 for a folder. Unnamed files
-(transient queues) are not reported: other nodes do not need them.
+Threads rename files and write to logs, and report afterwards. A killed process may have made unreported
+changes, so a returning follower compares names and logs. ``file_id`` is the file's id in the register, which
+no rename changes; 0 for a folder. Unnamed files (transient queues) are not reported, because other nodes do
+not need them.
 
-A follower flushes by itself: before it acknowledges a change, and before it repeats changes that come after
-``flushed``. Such changes, as the removal of a queue's files, rely on the leader's flush.
+A follower flushes its own copy before it acknowledges a change, and before it repeats changes that come after
+``flushed``. Such changes, for example the removal of a queue's files, rely on the leader's flush.
 """
 
 
@@ -25,12 +25,11 @@ class Replicator:
         raise NotImplementedError
 
     def folder_created(self, path):
-        """An empty folder was created."""
         raise NotImplementedError
 
     def appended(self, file_id, file, start, end):
-        """The bytes [start, end) were written for the first time; they stay as they are while the file is
-        retained (Range). A log now ends at ``end``.
+        """The bytes [start, end) were written for the first time. A log now ends at ``end``. The bytes stay
+        unchanged while the file is retained (Range).
         """
         raise NotImplementedError
 
@@ -49,32 +48,30 @@ class Replicator:
         raise NotImplementedError
 
     def unlinked(self, file_id, path):
-        """A file was unlinked."""
         raise NotImplementedError
 
     def folder_removed(self, path):
-        """An empty folder was removed."""
         raise NotImplementedError
 
     def flushing(self):
-        """A flush of what was told so far begins, and a caller waits for it: a follower should flush, too.
-        This is no event.
+        """Note that a flush of all reported changes begins and that a caller waits for it. A follower should
+        flush, too. This is no change, and is not counted.
         """
 
     def diverged(self):
-        """A file was changed without a report: every copy must be compared with the folder."""
+        """A file was changed without a report, so every copy must be compared with the folder."""
         raise NotImplementedError
 
     def flushed(self):
-        """A flush has ended; its writes into logs were reported before. Stores and callbacks are informed
-        after this call.
+        """A flush has ended. Stores and callbacks are informed after this call. Its writes into logs were
+        reported before.
         """
         raise NotImplementedError
 
 
 class Range:
-    """The content of a long appended range, read in pieces by ``take_into``: a copy of a body of 256 MiB
-    would hold the hub up. Its file is retained until the last piece.
+    """The content of a long appended range, which ``take_into`` reads in pieces. A copy of a body of 256 MiB
+    would block the event loop. The file is retained until the last piece.
     """
 
     __slots__ = ("_at", "_end", "_file")
@@ -85,7 +82,7 @@ class Range:
         self._file = file
 
     def take_into(self, target):
-        """Read the next bytes into ``target``, a memoryview, as many as it has room for. Returns their count.
+        """Fill ``target``, a memoryview, with the next bytes, as far as any are left. Returns their number.
         Call this until the end, or call ``drop``. Raises OSError; then the range is dropped.
         """
         start, self._at = self._at, min(self._at + len(target), self._end)
@@ -99,7 +96,7 @@ class Range:
                 self.drop()
 
     def drop(self):
-        """Give the file back without reading the rest."""
+        """Release the file without reading the rest."""
         file, self._file = self._file, None
         if file is not None:
             file.release()

@@ -1,15 +1,15 @@
-"""Segment list: names the segments that held messages at the last orderly stop, so that a boot notices
-missing files.
+"""Segment list: names the segments that held messages at the last normal stop, so that a boot notices missing
+files.
 
-data_dir writes it when a run has ended in order without failures. The next boot reads it, and invalidates it
-before changing any file. So a listed file that is missing was removed from outside or by the file system.
-After a kill, or a loss of power, there is no list: the broker itself may have removed a missing file, or its
-name was never flushed. The list is text, with a line for each folder with segments:
+data_dir writes the list when a run has ended normally. The next boot reads the list, and invalidates it
+before changing any file. So a listed file that is missing was removed from outside or by the file system. No
+list exists after a kill or a power failure: the broker itself may have removed a missing file, or its name
+was never flushed. The list is text, with a line for each folder with segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
 A stream whose consumers have saved positions has "positions:" and the checksum of the positions file at the
-end of its line. A leaf: no I/O.
+end of its line. Does no I/O.
 """
 from typing import NamedTuple
 
@@ -18,9 +18,11 @@ _POSITIONS = "positions"
 
 
 class Listed(NamedTuple):
-    """One folder in the segment list. ``counts``: {segment number: messages left}, without empty segments.
-    For a stream also ``next_offset``, and ``positions``: stream_offsets.checksum of its consumers' saved
-    positions (None: unknown).
+    """One folder in the segment list.
+
+        counts         {segment number: messages left}, without empty segments
+        next_offset    of a stream
+        positions      of a stream: stream_offsets.checksum of its consumers' positions; None: unknown
     """
 
     counts: dict
@@ -29,7 +31,7 @@ class Listed(NamedTuple):
 
 
 def encode(listed):
-    """Encode {folder below queues/: Listed} as the text of the segment list, in octets."""
+    """Encode {folder below queues/: Listed} as the text of the segment list, in bytes."""
     return "".join(
         " ".join((folder, str(entry.next_offset), *map("%s:%d".__mod__, _pairs(entry)))) + "\n"
         for folder, entry in listed.items()
@@ -43,8 +45,8 @@ def _pairs(entry):
 
 
 def decode(content):
-    """Decode the content of a segment list into {folder below queues/: Listed}. The caller has checked its
-    digest. Raises ValueError for another version's format.
+    """Decode a segment list into {folder below queues/: Listed}. The digest must have been checked. Raises
+    ValueError for another version's format.
     """
     listed = {}
     for line in content.decode("ascii").splitlines():

@@ -1,9 +1,9 @@
 r"""Swap: replaces the content of a data folder by that of its folder ``.sync``, all of it or nothing.
 
-Used by data_dir, which finishes an interrupted swap at boot, and by cluster.staging, which fills ``.sync``.
-Each step is a rename within one folder, because a power cut may lose a rename between two folders. First the
-new files and folders get names beside the old; a flushed manifest then makes the swap valid; from there on
-every rename can be repeated.
+Used by cluster.staging, which fills ``.sync``, and by data_dir, which finishes an interrupted swap at boot.
+Each step is a rename within one folder, because a power failure may lose a rename between two folders. First
+the new files and folders are renamed to stand beside the old. A flushed manifest then makes the swap valid.
+From there on every rename can be repeated.
 
     .sync/             being filled
     .sync.new.NAME     NAME of the next content
@@ -27,10 +27,10 @@ _NEW, _OLD = f"{SYNC}.new.", f"{SYNC}.old."
 
 
 def swap(files, root, stays):
-    """Replace the content of ``root`` by the content of ``root``/.sync, which was flushed.
+    """Replace the content of ``root`` by the content of ``root``/.sync, which was flushed. Blocks.
 
-    ``files`` has no replicators. ``stays``: names directly in the folder that are left alone, unless the next
-    content has them. Blocks. Raises OSError; then ``finish`` makes the folder whole, old or new.
+    ``files`` has no replicators. ``stays``: names directly in the folder that stay, unless the next content
+    has them. Raises OSError; then ``finish`` makes the folder whole, with the old or the new content.
     """
     names = sorted(os.listdir(os.path.join(root, SYNC)))
     for name in names:
@@ -42,14 +42,13 @@ def swap(files, root, stays):
 
 
 def has_begun(root):
-    """Whether a swap is valid but unfinished: some of the folder's files are still the former content's."""
+    """Whether a swap is valid but unfinished, so that some files may still be the old ones."""
     return os.path.lexists(os.path.join(root, _MANIFEST))
 
 
 def finish(files, root, stays):
     """Finish a swap that has its manifest, and remove files left by an unfinished sync or an earlier swap.
-
-    Blocks; for boot, before anything else. Raises OSError, and DataDirError.
+    Blocks; for boot, before anything else. Raises OSError and DataDirError.
     """
     if not any(_is_ours(name) for name in os.listdir(root)):
         return
@@ -85,7 +84,7 @@ def _remove_former(files, root, kept):
 
 
 def _take_over(files, root, name):
-    """Rename the next content of ``name`` to this name, unless it has the name already."""
+    """Give the new file or folder its final name, ``name``, unless that was done already."""
     new = os.path.join(root, _NEW + name)
     if not os.path.lexists(new):
         return

@@ -1,1 +1,1 @@
-"""The bytes of segments, records and acks. A leaf: no gevent."""
+"""Format: the bytes of segments, records, acks and logs. Does no I/O."""

@@ -1,10 +1,10 @@
 """Columns: decodes many records of a segment at once into one column per field, in buffers for Arrow.
 
-For programs that read a stream in bulk (Spark); format.record defines the octets. A Block holds up to
-``capacity`` rows, one per record: offsets, times and, for each field of variable length, positions and
-lengths in the segment (``starts`` and ``lengths``, 32 bits each). The start is -1 if a row lacks the field.
-gather() copies one field of all rows into one buffer. A walk checks both checksums of every record. A leaf:
-octets in, octets out; no I/O.
+For programs that read a stream in bulk (Spark); format.record defines the bytes. A Block holds up to
+``capacity`` rows, one per record. It has the offset and the time of each row. For each field of variable
+length it has the position and length in the segment (``starts`` and ``lengths``, 32 bits each); the position
+is -1 if the row lacks the field. gather() copies one field of all rows into one buffer. A walk checks both
+checksums of every record. Does no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -36,11 +36,13 @@ AMQP = 1
 
 
 class Block:
-    """The rows (records) of one walk; the next walk replaces them. ``count``: number of rows; ``body_bytes``:
-    octets of their bodies; ``at``: position in the segment behind the last row.
+    """The rows (records) of one walk. The next walk replaces them.
 
-    ``offsets`` and ``timestamps`` (Unix microseconds) are little-endian 64-bit integers. ``property_flags``:
-    the flags of all rows, joined by OR. ``others``: count of rows whose properties are not basic.
+        count             number of rows; ``body_bytes``: bytes of their bodies
+        at                position in the segment after the last row
+        offsets           little-endian 64-bit integers; also ``timestamps``, in Unix microseconds
+        property_flags    the flags of all rows, joined by OR
+        others            number of rows whose properties are not basic properties
     """
 
     __slots__ = (
@@ -64,12 +66,11 @@ class Block:
 
     def walk(self, buffer, at, end, head, first, until):
         """Read the records in [``at``, ``end``) with ordinals from ``first`` to ``until`` - 1 as rows.
-        Returns why the walk ended: END, FULL, DONE, DAMAGED, SPOILED or MISSING. ``END`` without more octets
-        to come: the lengths of the record at ``at`` may be damaged.
 
-        ``head``: the segment's format.head.Head. The caller sets ``next_ordinal`` to 0
-        at the segment's first record; later walks continue the count. For records before ``first`` only the
-        headers are checked.
+        Returns the reason for its end: END, FULL, DONE, DAMAGED, SPOILED or MISSING. ``head``: the segment's
+        format.head.Head. The caller sets ``next_ordinal`` to 0 at the segment's first record; later walks
+        continue the count. Before ``first`` only headers are checked. END at the end of a complete file means
+        that the lengths of the record at ``at`` may be damaged.
         """
         self.count = self.body_bytes = self.skipped = self.others = 0
         if end > len(buffer) or end > LARGEST_START:
@@ -146,21 +147,20 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """Let the next walk begin behind lost records: at ``at``, where the last walk ended as MISSING.
-        Returns the ordinal of the record there.
+        """Let the next walk continue after missing records, at ``at``. Call after MISSING. Returns the
+        ordinal of the record there.
         """
         self.next_ordinal = record.ordinal_at(octets.pointer(buffer), self.at)
         return self.next_ordinal
 
     def skip(self):
-        """Let the next walk begin behind the damaged record at ``at``, where the last walk ended as SPOILED.
-        """
+        """Let the next walk continue after the damaged record at ``at``. Call after SPOILED."""
         self.at += self.skipped
         self.next_ordinal += 1
 
     def seek(self, buffer, at, end, seed):
-        """Return the position of the first sound header in [``at``, ``end``), or -1, behind the place where a
-        walk ended as DAMAGED. ``at`` is a multiple of 4 behind the segment's start.
+        """Return the position of the next valid header in [``at``, ``end``), or -1. Call after DAMAGED.
+        ``at`` is a multiple of 4 from the segment's start.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
@@ -170,8 +170,8 @@ class Block:
         return record.find(p, at, end, seed, self.next_ordinal)
 
     def other_kind(self, row, buffer):
-        """Return (kind, flags, routing, properties), the last two as stored bytes, of a row whose properties
-        are not AMQP basic ones; None for a row with basic properties.
+        """Return (kind, flags, routing, properties) of a row without AMQP basic properties, else None.
+        ``routing`` and ``properties`` are bytes as stored.
         """
         if self.kinds[2 * row] == AMQP:
             return None
@@ -184,15 +184,13 @@ class Block:
             bytes(buffer[at:end]))
 
     def set_properties(self, row, at, length):
-        """Set where a row's basic properties lie, after translation from another protocol's."""
+        """Set the place of a row's basic properties, after their translation from another protocol."""
         place = 4 * (PROPERTIES * self.capacity + row)
         octets.put_le32(octets.pointer(self.starts), place, at)
         octets.put_le32(octets.pointer(self.lengths), place, length)
 
     def scan_properties(self, buffer):
-        """Find each basic property of all rows, for gather_property(). Returns the flag words of the rows,
-        joined by OR.
-        """
+        """Find each basic property of all rows, for gather_property(). Returns the OR of their flag words."""
         self.property_flags = self._scan_properties(
             octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(self.lengths),
             octets.pointer(self.property_starts), octets.pointer(self.property_lengths))
@@ -237,8 +235,8 @@ class Block:
         return found
 
     def gather(self, field, buffer):
-        """Copy one field of all rows. Returns (ends, content): ``ends`` are count + 1 little-endian 32-bit
-        numbers; row n has the octets of ``content`` from ends[n] to ends[n + 1]. ``field``: EXCHANGE to BODY.
+        """Copy one field of all rows. Returns (ends, content). ``field``: EXCHANGE to BODY. ``ends``: count +
+        1 little-endian 32-bit numbers. Row n has the bytes ``content[ends[n]:ends[n + 1]]``.
         """
         ends, size = self._measured(self.lengths, field)
         content = bytearray(size)
@@ -249,8 +247,8 @@ class Block:
         return ends, content
 
     def gather_property(self, place, buffer):
-        """Copy one basic property of all rows, after scan_properties(). Returns (bitmap of the rows that have
-        it, ends, content), the last two as in gather(). ``place``: its number, 0 for content_type.
+        """Copy one basic property of all rows, after scan_properties(). ``place``: its number, 0 for
+        content_type. Returns (bitmap of the rows that have it, ends, content), the last two as in gather().
         """
         present = bytearray((self.count + 7) // 8)
         ends, size = self._measured(self.property_lengths, place)

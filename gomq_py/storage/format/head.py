@@ -1,4 +1,4 @@
-"""Heads: encodes and decodes the first 128 octets of a segment's two files. Little-endian.
+"""Heads: encodes and decodes the first 128 bytes of a segment's two files. Numbers are little-endian.
 
     Both files: the head proper, unchanged until the file is recycled.
 
@@ -9,35 +9,35 @@
         16   16  incarnation of the queue: random, made when it was declared
         32    8  generation: unique, so that old content of a recycled file is not valid
         40    8  offset of the first record (streams); 0 otherwise
-        48    4  capacity of the msgs file in octets
+        48    4  capacity of the msgs file in bytes
         52    8  begun: the time from which small records count, Unix milliseconds; 0 in version 1
-        60    4  CRC-32C of octets 0..59: the seed of every other checksum in the file
+        60    4  CRC-32C of bytes 0..59: the seed of every other checksum in the file
 
 msgs only: the seal (closing counts), written when all records have been flushed.
 
     offset size
-        64    4  records                           0 octets at 64..111: not sealed
+        64    4  records                           0 bytes at 64..111: not sealed
         68    4  next ordinal
-        72    8  body octets of all records
+        72    8  body bytes of all records
         80    4  end of the data
         84    8  first timestamp                   of the first record, Unix milliseconds
         92    8  last timestamp
        100    8  0
-       108    4  CRC-32C of octets 64..107, from the seed + 1
-       112    4  synced through: all before this position has been flushed; damage there is a fault of the
-              disk, not the end of a crash
+       108    4  CRC-32C of bytes 64..107, from the seed + 1
+       112    4  synced through: everything before this position was flushed; damage there is a fault of the
+              disk, not the effect of a crash
        116    4  CRC-32C of the position, from the seed + 2
 
     offset size                                    acks only
         64    4  delivered through: records before this position have been given to a consumer once
         68    4  CRC-32C of the position, from the seed + 3
-        72    4  entries                           the seal of a clean stop; 0 octets at 72..95: none
+        72    4  entries                           the seal of a clean stop; 0 bytes at 72..95: none
         76    4  acked records
-        80    8  body octets of acked records
+        80    8  body bytes of acked records
         88    4  0
-        92    4  CRC-32C of octets 72..91, from the seed + 4
+        92    4  CRC-32C of bytes 72..91, from the seed + 4
 
-From 128 on, both files hold what format.record describes. A leaf: no I/O.
+From 128 on, format.record describes the content of both files. Does no I/O.
 """
 from struct import Struct
 from typing import NamedTuple
@@ -69,7 +69,7 @@ _ACKS_SEAL_SALT = 4
 
 
 class Head(NamedTuple):
-    """The 64 octets at the start of both segment files, decoded. ``seed`` is their checksum."""
+    """The 64 bytes at the start of both segment files, decoded. ``seed`` is their checksum."""
 
     magic: bytes
     number: int
@@ -82,17 +82,16 @@ class Head(NamedTuple):
     version: int = SCHEMA_VERSION
 
     def twin(self, magic):
-        """The head of the segment's other file: equal but for its ``magic`` and checksum."""
+        """The head of the segment's other file, which differs in ``magic`` and checksum."""
         return decode(self._replace(magic=magic).encode())
 
     def encode(self):
-        """Encode the head in 64 octets, with its checksum."""
         head = _HEAD.pack(self.magic, self.version, *self[1:7], 0)
         return head[:60] + octets.crc32c(0, head, 0, 60).to_bytes(4, "little")
 
 
 class Seal(NamedTuple):
-    """The closing counts in a complete msgs file's head."""
+    """The closing counts in the head of a complete msgs file."""
 
     records: int
     next_ordinal: int
@@ -103,7 +102,7 @@ class Seal(NamedTuple):
 
 
 class AcksSeal(NamedTuple):
-    """The closing counts in an acks file's head, written at a clean stop."""
+    """The closing counts in the head of an acks file, written at a normal stop."""
 
     entries: int
     acked: int
@@ -111,8 +110,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """Decode a ``Head`` from 64 octets. None if they are invalid, of another schema version, or not of the
-    file kind ``magic`` (None: either kind).
+    """Decode a ``Head`` from 64 bytes. None if invalid or of an unknown schema version. Also None if the file
+    is not of the kind ``magic``, unless ``magic`` is None.
     """
     if len(head) < 64:
         return None
@@ -125,23 +124,23 @@ def decode(head, magic=None):
 
 
 def encode_seal(seed, seal):
-    """Encode a msgs file's seal in 48 octets."""
+    """Encode a msgs file's seal (closing counts) in 48 bytes."""
     return _closed(seed + _SEAL_SALT, _SEAL.pack(*seal, 0))
 
 
 def decode_seal(seed, head):
-    """The ``Seal`` in a msgs file's first 128 octets; None if it is missing or damaged."""
+    """The ``Seal`` (closing counts) in a msgs file's first 128 bytes; None if missing or damaged."""
     part = head[SEAL_AT:SEAL_AT + _SEAL.size]
     return Seal(*_SEAL.unpack(part)[:-1]) if _is_closed(seed + _SEAL_SALT, part, _SEAL.size) else None
 
 
 def encode_acks_seal(seed, seal):
-    """Encode an acks file's seal in 24 octets."""
+    """Encode an acks file's seal (closing counts) in 24 bytes."""
     return _closed(seed + _ACKS_SEAL_SALT, _ACKS_SEAL.pack(*seal, 0))
 
 
 def decode_acks_seal(seed, head):
-    """The ``AcksSeal`` in an acks file's first 128 octets; None if it is missing or damaged."""
+    """The ``AcksSeal`` (closing counts) in an acks file's first 128 bytes; None if missing or damaged."""
     part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
     return (
         AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size)
@@ -150,8 +149,8 @@ def decode_acks_seal(seed, head):
 
 
 def decode_mark(seed, salt, head, at):
-    """The position in a mark, the 8 octets at ``head[at]``; 0 if its checksum is wrong. ``salt``: number that
-    this kind of mark adds to the seed.
+    """Return the position in ``head[at:at + 8]``, a position and its checksum; 0 if the checksum is wrong.
+    ``salt``: number that this kind of position adds to the seed.
     """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):

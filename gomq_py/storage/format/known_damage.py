@@ -1,18 +1,16 @@
-"""Damage of a segment: the names of empty files that mark it as reported, so that it is reported once,
-and how many of its records are lost.
-"""
+"""Known damage: names of empty files that mark damage of a segment as reported; counts of lost records."""
 import re
 
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 
 
 def known_name(number, start, end):
-    """Name of the empty file that says that damage at [start, end) of segment ``number`` was reported."""
+    """Name of the empty file that marks damage at [start, end) of segment ``number`` as reported."""
     return f"known.{number:010d}.{start}.{end}"
 
 
 def known_ranges(names):
-    """Parse file names made by known_name() into [(segment number, start, end)]; other names are skipped."""
+    """Parse file names made by known_name() into [(segment number, start, end)]. Skips other names."""
     return [tuple(map(int, match.groups())) for match in map(_KNOWN.fullmatch, names) if match]
 
 
@@ -22,8 +20,8 @@ def is_known(ranges, number, start, end):
 
 
 def lost_among(first, behind, count, runs):
-    """How many of the ``count`` records of the damaged region [``first``, ``behind``) are not in the acked
-    ``runs``, at most.
+    """Upper bound of the records in the damaged region [``first``, ``behind``) that are not in the acked
+    ``runs``. ``count``: records in the region.
     """
     if any(start <= first and behind <= end for start, end in zip(runs[::2], runs[1::2])):
         return 0

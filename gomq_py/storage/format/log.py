@@ -1,25 +1,25 @@
-"""Framed log records: the octets of an append-only file of small records.
+"""Framed log records: the bytes of an append-only file of small records.
 
-Little-endian. The first record, ordinal 0 without payload, marks the log's birth.
+Little-endian. The first record has ordinal 0 and no payload, and marks the beginning of the log.
 
-    record head, 36 octets
+    record head, 36 bytes
      0  2  magic "RL"
      2  1  version, 1
      3  1  reserved, 0
      4  4  payload length
      8  8  ordinal: 0, 1, 2... in the order of appending
-    16  8  octets of this log that were known to be on disk when the record was written
+    16  8  flushed bytes of this log when the record was written
     24  4  log id: random, new with every rewrite
     28  4  CRC-32C of the payload, starting from the log id
-    32  4  CRC-32C of octets 0 to 32
+    32  4  CRC-32C of bytes 0 to 32
     36     payload
 
 The log id distinguishes a record of this log from a record of an older log, or from a record quoted in a
-payload. Behind a bad head a scan searches, octet by octet, for a valid head with this log id and a higher
-ordinal. Damage in octets known to be on disk is a fault of the disk. Damage behind these octets is the
-ordinary end of a crash if it is of a kind that a crash leaves: the last append is short, or unwritten parts
-of sectors read as zeros. storage.logs.framed_log writes and reads logs, ``fsck`` reads them. A leaf: octets
-in, records out; no I/O, and a payload is never interpreted.
+payload. After an invalid head a scan searches, byte by byte, for a valid head with this log id and a higher
+ordinal. Damage in flushed bytes is a fault of the disk. Other damage is the normal effect of a crash if a
+crash can cause it: the last append is short, or unwritten parts of sectors read as zeros.
+storage.logs.framed_log writes and reads logs; ``fsck`` reads them. Does no I/O, and never interprets a
+payload.
 """
 import os
 from struct import Struct
@@ -46,7 +46,7 @@ MAX_ORDINAL = 1 << 62
 
 
 class LogError(Exception):
-    """The log cannot be read at all; the text names the ``path`` and the ``reason``."""
+    """The log cannot be read at all. The text has the ``path`` and the ``reason``."""
 
     def __init__(self, path, reason):
         super().__init__(f"{path}: {reason}")
@@ -55,9 +55,8 @@ class LogError(Exception):
 
 
 class Damage:
-    """Octets [start, end) of a log that hold no valid record. ``promised``: True for a fault of the disk,
-    because the octets were known to be on disk or no crash leaves such octets; False for the ordinary end of
-    a crash.
+    """Bytes [start, end) of a log without a valid record. ``promised``: True for a fault of the disk, because
+    the bytes had been flushed or because no crash leaves such bytes. False for the normal effect of a crash.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")
@@ -77,8 +76,8 @@ class LogScan:
     """Reads a log: iterates over the payloads of its valid records, and collects ``damage``, a list of
     Damage.
 
-    ``end``: position behind the last valid record. ``left``: {log id: octets on disk} of the logs that the
-    last run may have left, if known: a shorter or a different log counts as damaged.
+    ``end``: position after the last valid record. ``left``: {log id: flushed bytes} of the logs that the last
+    run may have left, or None if unknown. A shorter log, or one with another id, counts as damaged.
     """
 
     def __init__(self, path, content, left=None):
@@ -134,7 +133,7 @@ class LogScan:
             self._synced = max(self._synced, left)
 
     def _head_at(self, position):
-        """The valid record head at ``position`` as (ordinal, payload length, payload checksum), or None."""
+        """Return (ordinal, payload length, payload checksum) of a record head; None if it is invalid."""
         content = self._content
         if position + HEAD_SIZE > len(content):
             return None
@@ -171,7 +170,7 @@ class LogScan:
         return position
 
     def _may_be_torn(self, start, end):
-        """Whether a crash may have left these octets: the last octet of some sector in them is zero."""
+        """Whether a crash may have left these bytes: some sector of them ends with a zero byte."""
         while start < end:
             until = min(end, start - start % SECTOR + SECTOR)
             if not self._content[until - 1]:
@@ -187,7 +186,7 @@ def log_id_of(content):
 
 
 def encode_record(log_id, ordinal, synced_size, payload):
-    """Encode one record. ``synced_size``: octets of the log on disk. Raises ValueError if too long."""
+    """Encode one record. ``synced_size``: flushed bytes of the log. Raises ValueError if too long."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
     head = HEAD.pack(

@@ -1,8 +1,8 @@
-"""Record: encodes and checks the record of a message in a segment, its location, and the acks file's entries,
-which say that records are gone.
+"""Record: encodes and checks message records of a segment, their locations, and the entries of acks files.
 
-Little-endian. In the msgs file every record begins at a multiple of 4 octets from the start of the file. The
-first octet tells its form: *small* (0x80 and more) or *long*. encode() takes the small one wherever it fits.
+Numbers are little-endian. In the msgs file every record begins at a multiple of 4 bytes from the start of the
+file. The first byte shows the form of the record: *small* (0x80 and more) or *long*. encode() uses the small
+form for every message that fits.
 
     offset size    small
          0    1  0x80, the kind << 5, 0x10 if an expiry follows, and the priority (0 to 15)
@@ -11,10 +11,10 @@ first octet tells its form: *small* (0x80 and more) or *long*. encode() takes th
          3    1  body length B
          4  2.5  ordinal (20 bits)
        6.5  3.5  milliseconds (28 bits) from the segment's ``begun_ms`` (format.head) to the timestamp
-        10    4  milliseconds from the timestamp to the expiry; only if octet 0 says so
-        10    R  routing, P properties and B octets of body, as below
+        10    4  milliseconds from the timestamp to the expiry; only if byte 0 says so
+        10    R  routing, P properties and B bytes of body, as below
          .    4  CRC-32C of all before, from the seed + 5
-         .       zeros up to a multiple of 4, and to 44 octets
+         .       zeros up to a multiple of 4, and to 44 bytes
 
     offset size    long
          0    2  magic 0x4D52
@@ -28,28 +28,27 @@ first octet tells its form: *small* (0x80 and more) or *long*. encode() takes th
         16    4  ordinal of the record in its segment
         20    8  timestamp, Unix milliseconds
         28    8  expires at, Unix milliseconds; 0: never
-        36    4  CRC-32C of octets 0..35 and the routing
+        36    4  CRC-32C of bytes 0..35 and the routing
         40    R  exchange and routing key, two short strings as on the wire
          .    P  properties, as the publisher sent them
          .    B  body
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-All checksums continue from the segment's seed, the checksum of its head: so records of the file's earlier
-use, and octets of a body that look like a record, fail the check. The small form's has a salt: properties and
-body of a long record, with the checksum behind them, must not pass for a small record.
-storage.segments.segment writes records; segment, recovery, ``fsck`` and Spark read them. A leaf: octets in,
-offsets out; no I/O. A length is compared with the end of the data before it is used. Segments of schema
-version 1 have long records only, at multiples of 8.
+All checksums start from the segment's seed, the checksum of its head. So records of the file's earlier use,
+and bytes of a body that look like a record, fail the check. The checksum of small records has a salt in
+addition: properties and body of a long record, with their checksum, must not look like a small record.
+storage.segments.segment writes records; segment, recovery, ``fsck`` and Spark read them. Does no I/O. A
+length is compared with the end of the data before it is used. Segments of schema version 1 have only long
+records, at multiples of 8.
 
-A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
-the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
-level grow from older to younger messages, so they sort by age. A location is valid for one run: after a
-restart a different message may have it. A location kept on disk (mqtt.model.qos2_records) has beside it the
-time when its message was stored.
+A *location* is a number that identifies a record in a store: level of priority (8 bits) << 56 | number of the
+segment (28 bits) << 28 | position (28 bits), in bytes from the start of the msgs file. Locations of one level
+sort by age, the oldest message first. A location is valid for one run: after a restart a different message
+may have it. A location kept on disk (mqtt.model.qos2_records) is stored with the time of its message.
 
-The *acks file* says which records of its segment are gone, and how often remaining records were requeued.
-Behind the head (format.head) it has entries of 8 octets.
+The *acks file* records which records of its segment are acked (gone), and how often other records were
+requeued. After the head (format.head) it has entries of 8 bytes.
 
     offset size
          0    4  word: a multiple of 8, plus the kind. Bit 31: the position is 4 more than that multiple
@@ -68,10 +67,10 @@ Behind the head (format.head) it has entries of 8 octets.
        7  count * 8          EXCUSED, behind another REQUEUED: how many deliveries in COUNT were given back
                              without a failure; overwritten in place
 
-An entry with a wrong checksum is ignored: its page never reached the disk, or is of the file's earlier use.
-So ignored entries may lie between valid ones. A run costs two entries and is only written for three records
-or more, so an acks file with one entry for each record its segment can hold always has room for the next ack;
-REQUEUED, COUNT, DUE and EXCUSED never use that room.
+An entry with a wrong checksum is ignored, because its page never reached the disk, or is of the file's
+earlier use. So ignored entries may lie between valid ones. The acks file has one entry for each record that
+its segment can hold. A run costs two entries and is only written for three records or more. So there is
+always an entry for the next ack; REQUEUED, COUNT, DUE and EXCUSED leave these entries free.
 """
 from array import array
 
@@ -135,40 +134,38 @@ GAP_BYTES = 65536
 
 
 def size_of(routing_length, properties_length, body_length):
-    """Octets of a long record with these three parts: a header of 40, the parts, a checksum of 4, and zeros
-    up to a multiple of 8. A small record takes less.
+    """Bytes of a long record with these three parts: header of 40, parts, checksum of 4, zeros up to a
+    multiple of 8. A small record takes fewer bytes.
     """
     return (44 + routing_length + properties_length + body_length + 7) & ~7
 
 
 def small_size(content):
-    """Octets of a small record with ``content`` octets before its checksum."""
+    """Bytes of a small record with ``content`` bytes before its checksum."""
     size = (content + 7) & ~3
     return size if size > SMALLEST_RECORD_BYTES else SMALLEST_RECORD_BYTES
 
 
 def level_bits(level):
-    """The upper 8 bits, in place, that all locations in this level of priority have."""
+    """The upper 8 bits of all locations of this level of priority, shifted to their place."""
     return level << 56
 
 
 def location_of(bits, number, position):
-    """The location of a record; ``bits``: level_bits() of its level."""
+    """The location of a record. ``bits``: level_bits() of its level."""
     return bits | number << 28 | position
 
 
 def level_of(location):
-    """The level of priority in a location."""
     return location >> 56
 
 
 def number_of(location):
-    """The number of the segment in a location."""
     return location >> 28 & 0xFFFFFFF
 
 
 def position_of(location):
-    """The position in a location: where in the segment the record begins."""
+    """The position in a location: bytes from the start of the segment's msgs file to the record."""
     return location & 0xFFFFFFF
 
 
@@ -176,8 +173,8 @@ def encode(
     p, at, seed, begun_ms, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
-    """Write a message's record at ``p[at]``, where the caller has made sure of room. Returns its size. The
-    parts are copied from the buffer ``source``; ``is_there``: the body is in place and is not copied.
+    """Write a message's record at ``p[at]``, which must have enough space. Returns the record's size. The
+    parts are copied from the buffer ``source``. ``is_there``: the body is in place and is not copied.
     """
     if (
         body_length <= SMALL_LENGTH and properties_length <= SMALL_LENGTH
@@ -250,8 +247,8 @@ def _encode_small(
 
 
 def measure(p, at, end):
-    """Size of the record at ``p[at]`` by its header, without a check of checksums; 0 if no header is there,
-    or if the record would end behind ``end``.
+    """Size of the record at ``p[at]`` according to its header. Checks no checksums. 0 if no header is there,
+    or if the record would reach beyond ``end``.
     """
     if at + SMALLEST_RECORD_BYTES > end:
         return 0
@@ -269,8 +266,8 @@ def measure(p, at, end):
 
 
 def content_end(p, at, end):
-    """Where the checksum of the small record at ``p[at]`` begins, by its lengths. 0 if no small record is
-    there, or if it has not that much room before ``end``, which is at least 44 octets behind ``at``.
+    """Position of the checksum of the small record at ``p[at]``, according to its lengths. 0 if no small
+    record is there, or if it reaches beyond ``end``, which is at least ``at`` + 44.
     """
     routing = at + small_head(p, at)
     key_at = routing + 1 + p[routing]
@@ -281,13 +278,13 @@ def content_end(p, at, end):
 
 
 def small_head(p, at):
-    """Octets before the routing of the small record at ``p[at]``."""
+    """Bytes before the routing of the small record at ``p[at]``."""
     return 14 if p[at] & EXPIRES else 10
 
 
 def header_is_sound(p, at, seed):
-    """Whether header and routing of the record at ``p[at]``, found by measure(), have the right checksum, and
-    the routing is two short strings. A small record is checked whole.
+    """Whether header and routing of the record at ``p[at]``, found by measure(), are valid. Their checksum
+    must be right, and the routing must be two short strings. Checks a small record as a whole.
     """
     if p[at] >= SMALL:
         routing = at + small_head(p, at)
@@ -305,8 +302,8 @@ def header_is_sound(p, at, seed):
 
 
 def content_is_sound(p, at, seed):
-    """Whether properties and body of the record at ``p[at]``, found by measure(), match their checksum. Those
-    of a small record were checked with its header.
+    """Whether properties and body of the record at ``p[at]``, found by measure(), match their checksum. True
+    for a small record, which header_is_sound() checks.
     """
     if p[at] >= SMALL:
         return True
@@ -319,27 +316,23 @@ def content_is_sound(p, at, seed):
 
 
 def kind_at(p, at):
-    """The kind of the record's properties."""
     return p[at] >> 5 & 3 if p[at] >= SMALL else p[at + 2]
 
 
 def flags_at(p, at):
-    """The record's flags."""
     return p[at + 1] if p[at] >= SMALL else p[at + 3]
 
 
 def priority_at(p, at):
-    """The message's priority."""
     return p[at] & SMALL_PRIORITY if p[at] >= SMALL else p[at + 4]
 
 
 def ordinal_at(p, at):
-    """The record's ordinal in its segment."""
     return octets.le32(p, at + 4) & SMALL_ORDINAL if p[at] >= SMALL else octets.le32(p, at + 16)
 
 
 def timestamp_at(p, at, begun_ms):
-    """Unix milliseconds at which the message came. ``begun_ms``: of the segment's head."""
+    """Unix milliseconds at which the message arrived. ``begun_ms``: of the segment's head."""
     return begun_ms + (octets.le64(p, at + 2) >> 36) if p[at] >= SMALL else octets.le64(p, at + 20)
 
 
@@ -351,12 +344,12 @@ def expiry_at(p, at, begun_ms):
 
 
 def routing_at(p, at):
-    """Position of the exchange's length octet."""
+    """Position of the record's routing, which begins with the length byte of the exchange name."""
     return at + (small_head(p, at) if p[at] >= SMALL else HEADER_BYTES)
 
 
 def routing_length_at(p, at):
-    """Octets of exchange and routing key, with their lengths."""
+    """Bytes of exchange and routing key, including their length bytes."""
     if p[at] < SMALL:
         return octets.le16(p, at + 6)
     at += small_head(p, at)
@@ -364,18 +357,16 @@ def routing_length_at(p, at):
 
 
 def properties_length_at(p, at):
-    """Octets of the properties."""
     return p[at + 2] if p[at] >= SMALL else octets.le32(p, at + 8)
 
 
 def body_length_at(p, at):
-    """Octets of the body."""
     return p[at + 3] if p[at] >= SMALL else octets.le32(p, at + 12)
 
 
 def find(p, at, end, seed, ordinal):
-    """Position of the first sound header in [``at``, ``end``) with an ordinal of ``ordinal`` or higher, or
-    -1. ``at`` is a multiple of 4.
+    """Position of the first valid header in [``at``, ``end``) with at least this ordinal, or -1. ``at`` is a
+    multiple of 4.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
@@ -391,12 +382,12 @@ def find(p, at, end, seed, ordinal):
 
 
 class RecordScanner:
-    """Walks the records of a segment that may be damaged. ``next`` moves to the next sound record, and sets
-    the fields, such as ``position``, to those of that record.
+    """Reads the records of a segment that may be damaged.
 
-        damaged     [(start, end, records lost)] of skipped regions, without the ordinary tail of a crash: it
-                    has no sound record behind it
-        at          end of the data, once ``next`` has returned False
+    ``next`` moves to the next valid record, and sets the fields, such as ``position``, from that record.
+
+        damaged     [(start, end, records lost)] of skipped regions that have a valid record after them
+        at          end of the data, after ``next`` has returned False
     """
 
     __slots__ = (
@@ -407,7 +398,7 @@ class RecordScanner:
     )
 
     def __init__(self, buffer, start, end, seed, begun_ms, ordinal=0):
-        """``buffer`` must have at least ``end`` octets, and must stay open while the scanner is used.
+        """Read ``buffer`` from ``start`` to ``end``. The buffer must stay open while the scanner is used.
         ``seed`` and ``begun_ms``: of the segment's head.
         """
         if end > len(buffer):
@@ -427,7 +418,7 @@ class RecordScanner:
         self.count = self.body_bytes = self.acked = self.acked_bytes = 0
 
     def next(self):
-        """Move to the next sound record. Returns False at the end of the data."""
+        """Move to the next valid record. Returns False at the end of the data."""
         while True:
             size = self._step()
             if size == 0:
@@ -438,9 +429,10 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Walk to the end of the data and set ``count`` and ``body_bytes`` of all records. ``acked`` and
-        ``acked_bytes`` count those in ``runs`` (Acks.runs) or with damaged content. ``check_content=False``:
-        only headers are checked.
+        """Read to the end of the data, and set ``count`` and ``body_bytes`` of all records.
+
+        Sets ``acked`` and ``acked_bytes`` for records in ``runs`` (Acks.runs) or with damaged content.
+        ``check_content=False`` checks headers only.
         """
         at, count = 0, len(runs)
         while self._step():
@@ -461,7 +453,7 @@ class RecordScanner:
         return 0
 
     def _step(self):
-        """Move to the next record with a sound header. Returns the record's size, or 0 at the end."""
+        """Move to the next record with a valid header. Returns the record's size, or 0 at the end."""
         p, at = self.p, self.at
         size = measure(p, at, self.end)
         if size == 0 or ordinal_at(p, at) < self.next_ordinal or not header_is_sound(p, at, self.seed):
@@ -492,27 +484,27 @@ class RecordScanner:
 
 
 def capacity_for(msgs_bytes, version=SCHEMA_VERSION):
-    """Octets of the acks file for a msgs file of ``msgs_bytes``: an entry for each smallest record of the
-    schema ``version``.
+    """Bytes of the acks file for a msgs file of ``msgs_bytes``, with an entry for each smallest record.
+    ``version``: schema version.
     """
     smallest = SMALLEST_LONG_BYTES if version == 1 else SMALLEST_RECORD_BYTES
     return HEAD_BYTES + (msgs_bytes - HEAD_BYTES) // smallest * ENTRY_BYTES
 
 
 def word_of(position, kind):
-    """The word of an entry of the acks file with a position."""
+    """The number for an acks file entry about a position, which also contains the kind of entry."""
     return position & 0x7FFFFFF8 | (position & 4) << 29 | kind
 
 
 def put_entry(p, index, seed, word):
-    """Write the entry ``index`` of an acks file: ``word`` and its checksum."""
+    """Write the number ``word`` and its checksum into acks file entry ``index``."""
     at = 128 + index * 8
     octets.put_le32(p, at, word)
     octets.put_le32(p, at + 4, octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4))
 
 
 def get_entry(p, index, seed):
-    """The word of entry ``index``; 0 if empty or damaged. The file must have room for the entry."""
+    """The number in acks file entry ``index``; 0 if empty or damaged. It must lie inside the file."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):
@@ -521,21 +513,19 @@ def get_entry(p, index, seed):
 
 
 def put_mark(p, at, seed, position):
-    """Write a mark of format.head at ``p[at]``: a position and its checksum. The caller has added the mark's
-    salt to ``seed``.
-    """
+    """Write a position and its checksum at ``p[at]``. ``seed``: the file's, plus the salt in format.head."""
     octets.put_le32(p, at, position)
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
 
 
 def due_value(due_s, count):
-    """The value of a DUE entry: the time's lowest 28 bits (Unix seconds), and the lowest bit of ``count``."""
+    """The value of a DUE entry: lowest 28 bits of the time (Unix seconds), and lowest bit of ``count``."""
     return (due_s & 0xFFFFFFF) << 1 | (count & 1)
 
 
 def due_of(value, count, now_s):
-    """The time in a DUE entry's ``value``, in Unix seconds; 0 if the entry is for another count. Only 28 bits
-    of the time are stored, so the time must be within four years of ``now_s``.
+    """The time in a DUE entry's ``value``, in Unix seconds; 0 if the entry is for another count. The entry
+    has only 28 bits of the time, which must be within four years of ``now_s``.
     """
     if value & 1 != count & 1:
         return 0
@@ -550,12 +540,13 @@ def is_among(position, runs):
 class Acks:
     """The decoded content of an acks file.
 
-        runs        positions of acked records as ranges, in a flat array [start, end, start, end...]: sorted,
-                    without overlap, each end exclusive
+        runs        ranges of acked positions in a flat array [start, end, start, end...]: sorted, without
+                    overlap, each end exclusive
         counts      {position: (failed deliveries, index of the COUNT entry)}
+        excused     {position: (deliveries without a failure, index of the EXCUSED entry)}
         dues        {position: due_value()}
-        entries     index behind the last valid entry
-        holes       count of ignored entries before this index, which may be written again
+        entries     index after the last valid entry
+        holes       number of invalid entries before this index, which may be written again
     """
 
     __slots__ = ("runs", "counts", "excused", "dues", "entries", "holes")
@@ -569,7 +560,7 @@ class Acks:
 
 
 def load_acks(buffer, seed, entries=-1):
-    """Decode an acks file into Acks: ``entries`` of them, as its seal says; -1: all."""
+    """Decode an acks file into Acks. ``entries``: number of entries from its seal; -1: read all."""
     acks = Acks()
     limit = (len(buffer) - HEAD_BYTES) // ENTRY_BYTES
     if limit <= 0:
@@ -617,9 +608,7 @@ def _collect(p, seed, limit, acks, found):
 
 
 def _merge(found, runs):
-    """Append the sorted ``found``, ranges packed as start << 32 | end, to ``runs``; overlapping ranges become
-    one.
-    """
+    """Append the sorted ranges ``found``, packed as start << 32 | end, to ``runs``; join overlaps."""
     # Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
     # readers know such a range by its length.
     last_end = -1

@@ -1,1 +1,1 @@
-"""Framed logs of definitions and users, with a record for each change."""
+"""Logs: the framed logs of definitions and users, with a record for each change."""

@@ -2,17 +2,17 @@
 
 Uses storage.logs.framed_log and storage.logs.log_records. broker.broker keeps vhosts and their content in one
 such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``, and
-describes one whole definition, such as a queue. An append is on the disk once the committer has synced:
-answers to clients wait for that. Never switches.
+describes one whole definition, such as a queue. Answers to clients wait until the next group commit has
+flushed the append. Never switches.
 
 A long log is compacted if a count shows that it has many more records than there are definitions in memory
-(the *model*). Compaction writes a second log beside the first, while every change goes to both; once the
-second log is on disk it gets the first log's name. Count and compaction run in slices. The model may change
+(the *model*). Compaction writes a second log beside the first, while every change goes to both. When the
+second log is on disk, it gets the first log's name. Count and compaction run in slices. The model may change
 between slices: a later record of the same definition replaces the earlier one. The second log is opened,
-renamed and removed in the committer's threads, so that a slow disk does not block the hub.
+renamed and removed in threads, so that a slow disk does not block the event loop.
 
-After a failed flush a log may have lost its content: confirms that depend on the log fail while it is in use.
-The log is compacted at once, and at each later change until that succeeds, because the model has everything.
+After a failed flush a log may have lost content. Confirms that depend on the log fail while it is in use. The
+log is compacted at once, and at each later change until that succeeds, because the model has everything.
 """
 import os
 
@@ -38,7 +38,7 @@ LOOKS = 16
 class DefinitionLog:
     """One log. Call ``open``, then iterate ``replay`` to its end, before the first ``append``.
 
-        what           names the content in log lines
+        what           describes the content in log lines
         shapes         see log_records.read_record
         slack          the log is compacted at more than ``slack`` records beyond twice the number of
                        definitions
@@ -93,22 +93,21 @@ class DefinitionLog:
 
     @property
     def is_compacting(self):
-        """Whether a compaction runs, or the count of definitions that decides on one."""
+        """True while a compaction runs, or while definitions are counted to decide on one."""
         return self._counting or self._opening or self._next is not None
 
     @property
     def has_failed(self):
-        """Whether a flush of this log has failed: some appended records may be missing on the disk."""
+        """Whether a flush of this log has failed, so that some records may be missing on the disk."""
         return self._log.file.failure is not None
 
     @property
     def path(self):
-        """The log's path."""
         return self._path
 
     @property
     def on_disk(self):
-        """{log id: octets of the log known to be on disk}; empty before the log's first record."""
+        """{log id: flushed bytes of the log}; empty before the log's first record."""
         return self._log.on_disk
 
     @property
@@ -118,29 +117,28 @@ class DefinitionLog:
 
     @property
     def damage(self):
-        """Damaged parts of the file that replay found, a list of storage.format.log.Damage."""
+        """List of the storage.format.log.Damage that replay found in the file."""
         return self._log.damage
 
     @property
     def lacks_records(self):
-        """Whether replay skipped records that may have been confirmed: more than the torn end of a crash."""
+        """Whether replay skipped records that may have been confirmed, not only the torn end of a crash."""
         return bool(
             self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage)
         )
 
     @property
     def is_damaged(self):
-        """Whether replay found damage, the torn end of a crash included, or a record of a wrong shape."""
+        """Whether replay found any damage, including the torn end of a crash, or an unusable record."""
         return bool(self._log.damage or self._unreadable)
 
     def say_damage(self, advice):
-        """Log the damage that replay found; ``advice`` ends the error line, for the operator."""
+        """Log the damage that replay found. ``advice``: end of the error line, for the operator."""
         self._log.say_damage(LOG, self._what, advice)
 
     def replay(self):
-        """Iterate over all records in order, as dicts. For boot: blocks. Raises LogError.
-
-        Records of a wrong shape are logged and left out.
+        """Iterate over all records in order, as dicts. For boot: blocks. Raises LogError. Logs unusable
+        records and leaves them out.
         """
         for payload in self._log.replay():
             try:
@@ -150,8 +148,8 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Save records that could not be used, ``records`` and those that replay() left out, in
-        ``<path>.left-out``. For boot: blocks.
+        """Save unusable records in ``<path>.left-out``: ``records`` and those that replay() left out. For
+        boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
@@ -166,17 +164,15 @@ class DefinitionLog:
             )
 
     def begin(self, records):
-        """Write the first records (dicts) of a new log. They are on disk on return, all of them or none.
-
-        For boot: blocks. Raises OSError.
+        """Write the first records (dicts) of a new log, all of them or none. They are on disk on return. For
+        boot: blocks. Raises OSError.
         """
         self._log.rewrite([encode_table(record) for record in records])
         self._log.is_new = False
         self._log.file.failed = self._replace_failed
 
     def compact_when_long(self, snapshot):
-        """Compact the log, now and later, whenever it has many more records than there are definitions, or is
-        damaged.
+        """Compact the log, now and later, when it is damaged or has many more records than definitions.
 
         ``snapshot()`` iterates over functions, each of which returns the record (a dict) of one definition,
         or None if the definition is gone. It may yield None for a definition that is not durable. Definitions
@@ -189,9 +185,8 @@ class DefinitionLog:
             self._compact_if_long()
 
     def append(self, record):
-        """Append a record, a dict.
-
-        Raises OSError, or ValueError if replay could not read the record; then nothing has changed.
+        """Append a record, a dict. Raises OSError, or ValueError if replay could not read the record; then
+        nothing has changed.
         """
         payload = encode_table(record)
         read_record(payload, self._shapes)
@@ -232,14 +227,14 @@ class DefinitionLog:
             self._compact_if_long()
 
     def counted(self, count):
-        """Set the number of definitions, for Count, and compact if the log is still long."""
+        """Store the result of a Count of definitions, and compact if the log is still long."""
         self._counting = False
         self._size_hint = max(self._size_hint, count)
         if (self._is_long() or self._log.file.failure is not None) and not self._closed:
             self._compact()
 
     def count_failed(self, error):
-        """End the count of definitions because of ``error``; the log stays uncompacted."""
+        """End the count of definitions because of ``error``, without a compaction."""
         self._counting = False
         self._give_up(error)
 
@@ -270,11 +265,11 @@ class DefinitionLog:
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """In a thread: save, by ``note``, this log's length on disk and the id of its successor."""
+        """Save, by ``note``, this log's flushed length and the id of its successor. Runs in a thread."""
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """In a thread: create the empty second log, with as much room as the first log uses."""
+        """Create the empty second log, with as much reserved space as the first uses. Runs in a thread."""
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
             reserve(self._files, file, max(size, ROOM_AHEAD))
@@ -306,7 +301,7 @@ class DefinitionLog:
 
     def write_some(self, following, definitions):
         """Append the records of some ``definitions``, functions of the snapshot, to the second log. Returns
-        whether the compaction goes on.
+        whether the compaction continues.
         """
         if self._next is not following:
             return False
@@ -339,7 +334,7 @@ class DefinitionLog:
             return False
 
     def _append_to_both(self, payload):
-        """Append to both logs while the second is being renamed. Raises OSError if either refuses; then
+        """Append to both logs while the second is being renamed. Raises OSError if either log refuses; then
         neither has the record.
         """
         self._next.make_room(payload)
@@ -382,7 +377,7 @@ class DefinitionLog:
             following.close()
 
     def _give_up(self, reason):
-        """Abandon the compaction or count; the next attempt follows when the log is twice as long."""
+        """Abandon the compaction or count. The next attempt follows when the log is twice as long."""
         LOG.warning("%s: compaction given up: %s", self._what, reason)
         self._size_hint = self._log.record_count
         abandoned, self._next = self._next, None
@@ -431,7 +426,7 @@ class Count(Walk):
         return has_more
 
     def failed(self, error):
-        """End the count; the next count follows when the log has grown."""
+        """End the count. The next count follows when the log has grown."""
         self._log.count_failed(error)
         return False
 
@@ -452,6 +447,6 @@ class Rewriting(Walk):
         return has_more
 
     def failed(self, error):
-        """End the compaction; the next compaction follows when the log has grown."""
+        """End the compaction. The next compaction follows when the log has grown."""
         self._log.compaction_failed(self._following, error)
         return False

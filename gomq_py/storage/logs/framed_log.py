@@ -1,14 +1,13 @@
-"""Framed log: a checksummed append-only file of small records, for definitions, users and other state that is
-rebuilt by a replay.
+"""Framed log: a checksummed append-only file of small records, for state that is rebuilt by a replay.
 
-Uses ``storage.disk.files``. Appends are kept in memory, with room reserved on the disk, until the committer's
-thread writes and flushes them. So a full disk refuses an append, a slow disk delays nothing, and a killed
-process loses appends that no sync has covered. Without a syncing committer, or if the file system cannot
-reserve room, an append writes at once. A damaged record is reported and skipped; the records behind it are
+Uses ``storage.disk.files``. Appends are kept in memory, with space reserved on the disk, until a thread
+writes and flushes them for the group commit. So a full disk refuses an append, a slow disk delays nothing,
+and a killed process loses appends that no flush has covered. Without group commit, or if the file system
+cannot reserve space, an append writes at once. A damaged record is reported and skipped; later records are
 still found.
 
-storage.format.log defines the records. Never blocks outside of ``replay`` and ``rewrite``, unless more is
-appended between two syncs than was reserved; never interprets a payload.
+storage.format.log defines the records. Blocks only in ``replay`` and ``rewrite``, or if more is appended
+between two flushes than was reserved. Never interprets a payload.
 """
 import contextlib
 import os
@@ -25,19 +24,19 @@ KEPT_COPIES = 10
 
 class FramedLog:
     """One log, open for appending. Exhaust ``replay`` before the first ``append``; a new log needs no replay.
-    Opening a new log blocks.
 
-    ``is_new``: the file was empty at the opening. ``born_whole``: the first content comes from ``rewrite``,
-    so no crash can leave the file unreadable. ``committer``: flushes each append; without a committer the
-    caller flushes. ``fails_all``: see LogFile. ``left``: see LogScan.
+        is_new        the file was empty when it was opened
+        born_whole    the first content comes from ``rewrite``, so no crash can leave the file unreadable
+        committer     flushes each append; None: the caller flushes
+        fails_all     see LogFile; ``left``: see LogScan
     """
 
     def __init__(
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """``file``: an open, empty log whose name was flushed, or None to open ``path``. ``new_id``: the log
-        id of ``file``.
+        """Open ``path``, which blocks for a new log, or use ``file``, an open, empty log with a flushed name.
+        ``new_id``: the log id of ``file``.
         """
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
@@ -70,11 +69,11 @@ class FramedLog:
         return f"<FramedLog {self.path} records={self.record_count}>"
 
     def replay(self):
-        """Iterate over the payloads of all valid records in order, as bytes; after the last, an incomplete
-        record at the end is cut off, and the log is ready for ``append``. For boot: blocks.
+        """Iterate over the payloads of all valid records in order, as bytes. For boot: blocks.
 
-        ``damage`` lists the damage; a log with more than a torn end is first copied to ``<path>.damaged``.
-        Raises LogError, and leaves the file as it is, if the log has an unknown version, or is ``born_whole``
+        At its end, an incomplete last record is cut off, and the log is ready for ``append``. ``damage``
+        lists the damage; a log with other damage than a torn end is first copied to ``<path>.damaged``.
+        Raises LogError, without changing the file, if the log has an unknown version, or is ``born_whole``
         and has no readable record.
         """
         # The content is written again and flushed: after a kill, or a failed flush, it may only be in the
@@ -108,21 +107,18 @@ class FramedLog:
 
     @property
     def on_disk(self):
-        """{log id: octets of the log known to be on disk}; empty before the log's first record."""
+        """{log id: flushed bytes of the log}; empty before the log's first record."""
         return {} if self._log_id is None else {self._log_id: self.file.synced_size}
 
     def append(self, payload):
-        """Append a record with this payload; it is on disk when the committer has synced.
-
-        Raises OSError; then nothing was appended.
+        """Append a record with this payload. The next group commit flushes it. Raises OSError; then nothing
+        was appended.
         """
         self.append_all((payload,))
 
     def make_room(self, payload):
-        """Reserve room, so that an ``append`` of this payload cannot be refused. No effect if appends write
-        at once.
-
-        Raises OSError.
+        """Reserve disk space, so that an ``append`` of this payload cannot be refused. Raises OSError. No
+        effect if appends write at once.
         """
         if self.file.room is not None:
             self._files.make_room(self.file, 2 * HEAD_SIZE + len(payload))
@@ -153,8 +149,8 @@ class FramedLog:
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
-        """Cut off all records appended since ``mark``. If that fails the log refuses further appends. No
-        effect on a log that reserves room (make_room).
+        """Cut off all records appended since ``mark``. If that fails, the log refuses further appends. No
+        effect on a log that reserves disk space (make_room).
         """
         if self.file.room is not None:
             return
@@ -166,9 +162,7 @@ class FramedLog:
 
     def rewrite(self, payloads):
         """Replace the whole log by records with these payloads (compaction), atomically. For boot: blocks.
-
-        Raises OSError; the log on disk is then the old or the new log, and this object refuses further
-        appends.
+        Raises OSError; the file is then the old or the new log, and this object refuses further appends.
         """
         content, log_id, count = encode_log(payloads)
         try:
@@ -185,7 +179,7 @@ class FramedLog:
         self._reserve()
 
     def close(self):
-        """Close the file, or let the committer close it after flushing the appends."""
+        """Close the file, or have the committer close it after flushing the appends."""
         self._files.close(self.file)
 
     def abandon(self):
@@ -198,8 +192,7 @@ class FramedLog:
             reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
-        """Log what replay found: a torn end as a warning, other damage as an error that ends with ``advice``.
-        """
+        """Log the damage found by replay: a torn end as warning, other damage as error with ``advice``."""
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(
@@ -227,7 +220,7 @@ class FramedLog:
 
 
 def reserve(files, file, count=ROOM_AHEAD):
-    """Reserve room on the disk behind a log's end, for appends that are written at the next flush. Blocks."""
+    """Reserve disk space after a log's end, for appends that the next flush writes. Blocks."""
     try:
         files.reserve(file, count)
     except OSError:
@@ -235,8 +228,8 @@ def reserve(files, file, count=ROOM_AHEAD):
 
 
 def keep_left_out(files, path, payloads):
-    """Save records that their log's reader cannot use in ``<path>.left-out``, because compaction drops them.
-    For boot: blocks. Raises OSError.
+    """Save unusable records of a log in ``<path>.left-out``, because compaction drops them. For boot: blocks.
+    Raises OSError.
     """
     kept_path = f"{os.fspath(path)}.left-out"
     kept = []

@@ -2,8 +2,8 @@
 
 
 class BootNotes:
-    """Facts of one boot. ``settled``: {queue folder: {segment number: entry of note_settled}} of segments
-    without messages. ``unsealed``: the stores.unsealed.Unsealed of a promoted follower's boot, else None.
+    """Facts of one boot. ``settled``: {queue folder: {segment number: (segment, runs)}} of segments without
+    messages. ``unsealed``: the stores.unsealed.Unsealed of a promoted follower's boot, else None.
     """
 
     def __init__(self):
@@ -12,14 +12,14 @@ class BootNotes:
         self._has_ended = False
 
     def note_settled(self, folder, number, segment, runs):
-        """Remember for has_record() that all messages of a segment are acked. ``runs``: the ranges acked in
-        the acks file, needed if the msgs file is missing (``segment`` None).
+        """Remember for Store.has_record() that all messages of a segment are acked. ``runs``: the acked
+        ranges of the acks file, needed if the msgs file is missing (``segment`` None).
         """
         if not self._has_ended:
             self.settled.setdefault(folder, {})[number] = segment, runs
 
     def end(self):
-        """Forget everything; the boot has ended."""
+        """Forget everything at the end of the boot."""
         self._has_ended = True
         self.settled = {}
         unsealed, self.unsealed = self.unsealed, None

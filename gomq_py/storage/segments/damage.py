@@ -1,4 +1,4 @@
-"""Damaged records: reports and hides records with wrong checksums. Only such a record is lost: its queue
+"""Damaged records: reports and hides records with wrong checksums. Only such records are lost; the queue
 stays open.
 
 Used by segments.recovered (segments of earlier runs), stores.recovery (its scans) and stores.stream_store.
@@ -21,8 +21,8 @@ UNKNOWN = -1
 class DamageNotes:
     """Collects the damage found in all stores of a broker.
 
-        lost          {folder: messages lost}
-        places        {folder: damaged places}
+        lost          {folder: number of lost messages}
+        places        {folder: number of damaged places}
         known         {stream's folder: ranges reported by an earlier run}
         kept_paths    set of the copies' paths
 
@@ -42,8 +42,8 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """Count the unacked messages that a segment has lost by damage that ends at ``behind``. Returns (records,
-    bytes of bodies).
+    """Count the unacked messages of a segment lost by damage that ends at ``behind``. Returns (records, bytes
+    of bodies).
     """
     recovered = segment.recovered
     scanner = RecordScanner(
@@ -58,7 +58,7 @@ def count_lost(segment, behind):
 
 def set_aside(store, segment, start, end, lost_count):
     """Mark the damaged bytes [start, end) as acked, so that they are never read again. ``lost_count``:
-    messages lost; UNKNOWN if no sound record behind shows it; 0 if all were acked.
+    messages lost; UNKNOWN without a valid record after the damage; 0 if all were acked.
     """
     # Bytes that were flushed once are also copied beside the segment, and reported to the log and the
     # listener. Others are what a crash leaves: nothing was promised.
@@ -97,7 +97,7 @@ def note_gone(store, count):
 
 
 def _is_known(store, segment, start, end):
-    """Whether this damage of a stream was reported before. If not, saves that it is now."""
+    """Whether this damage of a stream was reported before. If not, save that it is reported now."""
     # Readers of a stream meet its damage in each run, because a stream has no acks to hide it.
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -132,9 +132,7 @@ def _ack(store, segment, start, end):
 
 
 def keep_copy(store, name, content):
-    """Copy damaged bytes to ``damaged.NAME`` beside the segments, unless the disk is full or KEPT_COPIES
-    copies exist.
-    """
+    """Copy damaged bytes to ``damaged.NAME`` beside the segments; not on a full disk or after KEPT_COPIES."""
     path = os.path.join(store.folder, f"damaged.{name}")
     try:
         if (

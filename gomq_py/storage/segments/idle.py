@@ -1,9 +1,9 @@
 """Idle segments: returns the write segments of stores that have been empty for a while to the pool.
 
-An empty queue costs no disk and no mapping: ten thousand queues that each had one message would otherwise
-keep 600 MB and twenty thousand maps. Stores report when they become empty. One timer per broker runs only
-while there is an empty store with a segment. A store that got a message since the last check is checked again
-later, so a busy queue that is empty for a moment keeps its segment.
+An empty queue costs no disk and no mapping. Otherwise ten thousand queues that each had one message would
+keep 600 MB and twenty thousand mappings. Stores report when they become empty. One timer per broker runs only
+while an empty store has a segment. A store that got a message since the last check is checked again later, so
+a busy queue that is empty for a moment keeps its segment.
 """
 from collections import deque
 
@@ -17,8 +17,8 @@ PAUSE_MS = 25
 
 
 class Resting:
-    """Returns the segments of idle stores to the pool. ``start(after_ms, callback)`` starts a timer of the
-    hub, and returns the timer, which has ``stop()``. If ``start`` is None, all stores keep their segments.
+    """Returns the segments of idle stores to the pool. ``start(after_ms, callback)`` starts and returns a
+    timer, which has ``stop()``. None: all stores keep their segments.
     """
 
     def __init__(self, start):
@@ -33,8 +33,8 @@ class Resting:
         return len(self._stores)
 
     def note(self, store):
-        """Watch a store that has become empty and has a write segment. Must not be called again for the store
-        before its ``forgotten()`` was called.
+        """Watch a store that has become empty and has a write segment. Call again for this store only after
+        its ``forgotten()`` was called.
         """
         if self._start is None:
             return
@@ -44,7 +44,7 @@ class Resting:
             self._timer = self._start(REST_MS, self._look)
 
     def stop(self):
-        """Stop the timer: from now on all stores keep their segments."""
+        """Stop the timer. All stores then keep their segments."""
         self._stores.clear()
         self._to_look_at.clear()
         self._start = None
@@ -65,9 +65,7 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Return the store's segment to the pool, unless a message came since the last check. Returns whether
-        that was done.
-        """
+        """Return the store's segment to the pool if no message came since the last check. Returns success."""
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

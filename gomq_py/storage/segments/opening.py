@@ -1,9 +1,9 @@
-"""Opening: opens and reads the files of closed segments in threads, ahead of a reader or while it waits.
+"""Opening: opens and reads the files of closed segments in threads, before or while a reader needs them.
 
 Used by segment_log, which decides what is opened; the threads belong to storage.flush.group_commit. Threads
-also read parts of open segments that a power cut may have damaged, before the mapping is touched. Files that
-were opened ahead and not used are closed again: a backlog without readers holds no mapping. Never blocks,
-never switches.
+also read parts of open segments that a power failure may have damaged, before the mapping is touched. Files
+that were opened ahead and not used are closed again, so that a backlog without readers holds no mapping.
+Never blocks, never switches.
 """
 import errno
 
@@ -15,9 +15,8 @@ PAUSE_MS = 25
 
 
 class Opening:
-    """The files of one closed segment while a thread opens them, and afterwards until a reader comes to them.
-
-    ``files``: (msgs, acks or None) once both are open, else None. ``awaited``: a reader waits for them.
+    """One closed segment while a thread opens its files, and afterwards until a reader needs them. ``files``:
+    (msgs, acks or None) once both are open, else None. ``awaited``: a reader waits for them.
     """
 
     __slots__ = ("store", "segment", "files", "awaited")
@@ -30,9 +29,11 @@ class Opening:
 
 
 def open_files(store, number, end, acks_bytes, written_here, read_to):
-    """Open and map a segment's files. Returns (msgs, acks or None). The msgs file must reach to ``end``, and
-    is read up to ``read_to``. ``acks_bytes``: least size of the acks file; 0: the segment has none.
-    ``written_here``: this run made the segment. Blocks; may run in a thread. Raises OSError.
+    """Open and map a segment's files. Returns (msgs, acks or None). Blocks; may run in a thread. Raises
+    OSError.
+
+    The msgs file must reach to ``end``, and is read up to ``read_to``. ``acks_bytes``: least size of the acks
+    file; 0: none. ``written_here``: True for a segment of this run.
     """
     msgs = open_whole(store, "msgs", number, end)
     acks = None
@@ -54,9 +55,7 @@ def open_files(store, number, end, acks_bytes, written_here, read_to):
 
 
 def open_whole(store, kind, number, end):
-    """Open a segment's file (``kind``: "msgs" or "acks"). Raises OSError, also if the file ends before
-    ``end``.
-    """
+    """Open a segment's "msgs" or "acks" file. Raises OSError, also if it ends before ``end``."""
     # Touching a mapping behind the end of its file kills the process.
     file = store.files.open(store.path_of(kind, number))
     if file.size < end:
@@ -66,7 +65,7 @@ def open_whole(store, kind, number, end):
 
 
 class Opener:
-    """Opens closed segments of one store in threads, and keeps the files until a reader comes to them."""
+    """Opens closed segments of one store in threads, and keeps the files until a reader needs them."""
 
     __slots__ = ("_openings",)
 
@@ -79,7 +78,7 @@ class Opener:
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether a thread opens this segment, or has opened it, and no reader has come."""
+        """Whether a thread opens this segment, or has opened it and no reader has used it yet."""
         return segment.number in self._openings
 
     def begin(self, store, segment):
@@ -91,9 +90,8 @@ class Opener:
         return opening
 
     def come_to(self, store, segment, can_wait):
-        """Attach the files of a closed segment, which a reader has reached. Returns True; False if the reader
-        ``can_wait`` and a thread opens the files first: the reader then waits for the listener's
-        ``segment_opened``. Raises OSError.
+        """Attach the files of a closed segment, for a reader. Returns True. Raises OSError. False if a thread
+        opens the files first (``can_wait``); the reader waits for the listener's ``segment_opened``.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -112,7 +110,7 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """In the hub: keep the files that a thread has opened, or its error; wake the waiting reader."""
+        """Keep the files that a thread has opened, or handle its error, and wake the waiting reader."""
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -128,12 +126,12 @@ class Opener:
                 store.fence(error)
 
     def close_unwanted(self, opening):
-        """Close the files of an Opening, for which no reader has come."""
+        """Close the files of an Opening that no reader has used."""
         self._forget(opening)
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Close or abandon a segment's Opening: no reader will come, or the hub has opened the segment."""
+        """Close the files of a segment that no reader needs any longer, or ignore a thread opening them."""
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)
@@ -143,7 +141,7 @@ class Opener:
                 store.listener.segment_opened(store)
 
     def drop_all(self, store):
-        """Close or abandon every Opening of this store."""
+        """Do the same as drop() for all segments of this store."""
         for opening in list(self._openings.values()):
             self.drop(store, opening.segment)
 
@@ -159,7 +157,7 @@ def _close(store, files):
 
 
 class Proof:
-    """A thread's reading of an open segment of an earlier run, up to ``end``."""
+    """A thread's read of an open segment of an earlier run, up to the position ``end``."""
 
     # A bad sector raises in the thread; in a mapping it would kill the process.
     __slots__ = ("store", "segment", "file", "end", "awaited")
@@ -172,16 +170,16 @@ class Proof:
         self.awaited = False
 
     def ended(self, _result, error):
-        """In the hub: report to the segment that the thread has read the bytes, or failed."""
+        """Report to the segment that the thread has read the bytes, or failed."""
         self.file.release()
         self.segment.recovered.proof_ended(self, error)
 
 
 class Openings:
-    """The Openings of all stores of a broker; closes files for which no reader comes.
+    """Opens files in threads for all stores of a broker, and closes files that no reader uses.
 
-    ``aside(function, *arguments, done=...)`` calls the function in a thread; None: there are no threads.
-    ``start_timer(after_ms, callback)`` starts a timer of the hub; None: unused files stay open.
+    ``aside(function, *arguments, done=...)`` calls the function in a thread; None: no threads.
+    ``start_timer(after_ms, callback)`` starts a timer; None: unused files stay open.
     """
 
     def __init__(self, aside, start_timer):
@@ -192,38 +190,38 @@ class Openings:
 
     @property
     def in_threads(self):
-        """Whether there are threads to open files."""
+        """Whether threads exist to open files."""
         return self._aside is not None
 
     @property
     def count(self):
-        """Number of Openings whose files are open, and for which no reader has come."""
+        """Number of Openings with open files that no reader has used."""
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """In a thread, call ``open_files(store, *what)``; then Opener.opened() in the hub with its result."""
+        """Call ``open_files(store, *what)`` in a thread; then call Opener.opened() with its result."""
         self._aside(
             open_files, opening.store, *what,
             done=lambda files, error: opening.store.opener.opened(opening, files, error),
         )
 
     def prove(self, proof, start):
-        """In a thread, read the bytes of ``proof`` from ``start`` on; then call Proof.ended() in the hub."""
+        """Read the bytes of ``proof`` from ``start`` on in a thread; then call Proof.ended()."""
         proof.file.retain()
         self._aside(proof.store.files.read_through, proof.file, start, proof.end, done=proof.ended)
 
     def keep(self, opening):
-        """Watch an Opening whose files are open: close the files if no reader comes within UNWANTED_MS."""
+        """Close the files of an Opening if no reader uses them within UNWANTED_MS."""
         self._ready[opening] = False
         if self._timer is None and self._start is not None:
             self._timer = self._start(UNWANTED_MS, self._look)
 
     def forget(self, opening):
-        """Watch this Opening no longer: a reader has come to its segment, or the store has dropped it."""
+        """Stop watching this Opening, after a reader has used it or the store has dropped it."""
         self._ready.pop(opening, None)
 
     def stop(self):
-        """Stop the timer: unused files stay open."""
+        """Stop the timer. Unused files stay open."""
         self._start = None
         if self._timer is not None:
             self._timer.stop()

@@ -6,9 +6,9 @@ another queue, and keep their mapping. Old content is not valid in the recycled 
 generation in the head seeds every checksum. A pair that held something durable is reused only after the
 removal of both names was flushed.
 
-Creating a pair and freeing its disk space take milliseconds, tens of them on a busy disk: a thread does both.
-A writer announces in time that it will need a new segment (``expect``), and then gets files that are ready.
-Emptied pairs are renamed in the committer's threads, before its next flush. Never flushes.
+Creating a pair and freeing its disk space take milliseconds, tens of them on a busy disk. A thread does both.
+A writer announces that it will soon need a new segment (``expect``), and then finds files that are ready.
+Emptied pairs are renamed in threads before the next flush. Never flushes.
 """
 import errno
 import os
@@ -63,9 +63,9 @@ UNCACHED = "uncached"
 class SegmentPool:
     """Provides pairs of files for new segments, and recycles emptied pairs.
 
-    ``folder`` holds nothing but the pool's files. ``start_timer``: the ``start`` of Resting.
-    ``in_threads=False``, for tools that compare folders: files are created when they are taken, and removed
-    when they return.
+    ``folder`` contains only the pool's files. ``start_timer``: the ``start`` of Resting. With
+    ``in_threads=False``, for tools that compare folders, files are created when taken and removed when they
+    return.
     """
 
     def __init__(
@@ -108,21 +108,22 @@ class SegmentPool:
         self._clear_folder()
 
     def next_generation(self):
-        """A new generation number for a segment's head, unique among all segments."""
+        """Return a new generation number for a segment's head, unique among all segments."""
         self._generation += 1
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Return (msgs, acks), two mapped files for a segment of ``msgs_bytes``, with the names ``msgs_path``
-        and ``acks_path`` from the next flush on. ``failed(error)`` is called if the renaming fails: the
-        content is then lost with the process. Raises OSError, leaving no file.
+        """Return (msgs, acks), two mapped files for a segment of ``msgs_bytes``.
+
+        Their names are ``msgs_path`` and ``acks_path`` from the next flush on. ``failed(error)`` is called if
+        the rename fails; a crash then loses the content. Raises OSError, leaving no file.
         """
         # The acks file is renamed first: a kill in between must not leave messages without their acks.
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """From now on rename files into this queue folder within ``take``, which then blocks, so that their
-        content survives a kill. Files taken earlier get their names first (``is_naming``).
+        """Rename files into this queue folder within ``take`` from now on, so that their content survives a
+        kill. ``take`` then blocks. Files taken earlier are renamed first (``is_naming``).
         """
         self._at_once.add(folder)
 
@@ -132,14 +133,12 @@ class SegmentPool:
         return bool(self._naming)
 
     def is_naming(self, folder):
-        """Whether files for this folder, or for one in it, still wait for their names: a kill loses their
-        content.
-        """
+        """Whether files for this folder or its subfolders still wait for their names. A kill loses them."""
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
-        """Return a mapped msgs file for a segment of a stream, which has no acks file. The file is renamed as
-        by ``take``; then ``store.named()`` is called or, if the rename fails, ``store.fence(error)``.
+        """Return a mapped msgs file for a stream's segment, which has no acks file. The file is renamed as by
+        ``take``; then ``store.named()`` or, after an error, ``store.fence(error)`` is called.
         """
         return self._take(
             self._alone, (msgs_path,), msgs_bytes, lambda error: store.fence(error), lambda: store.named()
@@ -207,24 +206,25 @@ class SegmentPool:
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer can take files of this size and kind at once. ``shelf``, the kind: None for pairs,
-        ALONE, UNCACHED, or the folder of unnamed files. ``folders`` must exist, too.
+        """Whether a writer can take files of this size and kind at once, and all ``folders`` exist.
+        ``shelf``: the kind: None for pairs, ALONE, UNCACHED, or the folder of unnamed files.
         """
         if self._aside is None or self._closed:
             return True
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
-        """Have a thread make files of this size and kind (``shelf``, see ``has``), and missing ``folders``,
-        outermost first. Then call ``callback(error or None)``, which must neither switch nor raise, and may
-        take the files. Nothing is made for a ``store`` that was stopped meanwhile.
+        """Have a thread make files of this size and kind, then call ``callback(error or None)``.
+
+        ``shelf``: see ``has``. Missing ``folders``, outermost first, are made, too. The callback may take the
+        files, and must neither switch nor raise. If ``store`` was stopped meanwhile, nothing is made.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have a thread make files of this size and kind (``shelf``): a writer will soon take them."""
+        """Have a thread make files of this size and kind (``shelf``), which a writer will soon take."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
@@ -243,9 +243,8 @@ class SegmentPool:
             del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Recycle or unlink the files of an emptied segment. ``msgs`` and ``acks`` are None for files that
-        are not open; ``msgs_path`` is None if the file is missing. ``synced``: content or name of the segment
-        may have been flushed.
+        """Recycle or delete the files of an emptied segment. ``msgs`` and ``acks`` are None if not open,
+        ``msgs_path`` is None if missing. ``synced``: the segment's content or name may have been flushed.
         """
         # If synced, the removal of the msgs file's name is flushed before the acks file is renamed: a power
         # cut must not restore messages without acks.
@@ -274,11 +273,11 @@ class SegmentPool:
             self.let_go(msgs)
 
     def let_go(self, file):
-        """Close a segment's file in the background, without unlinking it."""
+        """Close a segment's file in the background, without deleting it."""
         self.files.close(file, self._aside)
 
     def forget(self, folder):
-        """Forget the pairs that are leaving this queue folder, because the folder is removed."""
+        """Forget the pairs that are leaving this queue folder, which is being removed."""
         self._at_once.discard(folder)
         for pair in self._retiring.pop(folder, ()):
             for path in (pair.pool_path, pair.acks_path):
@@ -288,7 +287,7 @@ class SegmentPool:
             self._close(pair)
 
     def describe(self):
-        """The numbers of the pool's files, as one line of text for operators."""
+        """Describe the numbers of the pool's files in one line for operators."""
         pairs, unnamed, alone = (
             sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone)
         )
@@ -300,7 +299,7 @@ class SegmentPool:
         )
 
     def close(self):
-        """Close and unlink all spare files; files still being made follow when they are ready."""
+        """Close and delete all spare files, and later those that threads are still making."""
         self._closed = True
         self.resting.stop()
         self.openings.stop()
@@ -342,8 +341,8 @@ class SegmentPool:
         )
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
-        """In a thread: make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is
-        over. Returns [(files or None, error or None)] of the jobs tried. Blocks.
+        """Make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is over. Returns
+        [(files or None, error or None)] of the jobs tried. Blocks; runs in a thread.
         """
         made: list = []
         until = time.monotonic() + TOGETHER_S
@@ -380,7 +379,7 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """In the hub: pass files that a thread made, or its errors, to waiting writers."""
+        """Pass files that a thread made, or its errors, to waiting writers. Runs in the event loop."""
         # Writers whose files were not made for lack of room or time wait on.
         def make_again():
             self._in_making.discard(key)
@@ -414,7 +413,6 @@ class SegmentPool:
         self._drop_surplus(msgs_bytes, shelf)
 
     def _tell_waiting(self, key, error):
-        """Call the first waiting writer's callback, with the error if there is one."""
         if key in self._waiting:
             self._tell(self._take_waiting(key), error)
 
@@ -432,21 +430,20 @@ class SegmentPool:
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Drop requests for stores that were stopped; their callbacks are called soon."""
+        """Drop requests for stores that were stopped. Their callbacks are called soon."""
         # Making files would restore the removed folders of these stores. Not called back now, because a store
         # may be inside its append.
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
             gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
-        """Remove spare files of this size and kind beyond the number kept."""
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
             self._drop_aside(_each_file(surplus))
 
     def _drop_spares(self, aside):
-        """Remove all spare files, for their disk space. Returns whether there were any. Blocks;
+        """Remove all spare files, for their disk space. Returns whether any existed. Blocks.
         ``aside(function, *arguments)``, if given, frees the space in the background.
         """
         spares = []
@@ -459,7 +456,6 @@ class SegmentPool:
         return bool(spares)
 
     def _take_largest_spare(self):
-        """Remove and return the files of the largest spare."""
         kept = [
             (size, files)
             for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files
@@ -467,7 +463,7 @@ class SegmentPool:
         return _each_file([max(kept, key=lambda spares: spares[0])[1].pop()]) if kept else []
 
     def _drop_aside(self, files, done=None):
-        """Have a thread unlink unused files and free their room, then call ``done()``."""
+        """Have a thread delete unused files and free their disk space, then call ``done()``."""
         names, parts = [self.files.unlinking(file.path) for file in files if file.named], []
         for file in files:
             self.files.close(file, lambda *part: parts.append(part))
@@ -486,8 +482,7 @@ class SegmentPool:
     # emptied pairs being returned
 
     def _change(self, changes, done=None, soon=False):
-        """Have the committer's thread make the Changes before the next flush; without threads make them now.
-        """
+        """Have a thread make the Changes before the next flush. Without threads, make them now."""
         if self._aside is not None:
             self.committer.names.change(changes, done, soon)
             return
@@ -497,7 +492,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The Change that moves a pair's msgs file into the pool or, if the pool has enough, unlinks it."""
+        """The Change that moves a pair's msgs file into the pool, or deletes it if the pool is full."""
         msgs = pair.msgs
         if (
             msgs is not None
@@ -517,9 +512,6 @@ class SegmentPool:
                 self.let_go(msgs)
 
     def _names_flushed(self, folder, pair, error):
-        """Move the acks file of the pair, because the removal of the msgs file's name is flushed. No effect
-        after an ``error`` of that flush.
-        """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
         if error is None:
@@ -530,8 +522,7 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """Make the changes ``leaving``; then move the pair's acks file into the pool, or unlink both files.
-        """
+        """Make the changes ``leaving``. Then move the pair's acks file into the pool, or delete the pair."""
         msgs, acks = pair.msgs, pair.acks
         if (
             pair.pool_path is not None and acks is not None and not msgs.is_retained and not acks.is_retained
@@ -552,9 +543,7 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Add a pair whose files are both in the pool's folder to the spare pairs; after an ``error`` close
-        the pair.
-        """
+        """Add a pair whose files are both in the pool's folder to the spare pairs; on ``error`` close it."""
         self._keep_out(pair)
         if error is not None:
             self._close(pair)
@@ -569,7 +558,7 @@ class SegmentPool:
             self.close()
 
     def _keep_out(self, pair):
-        """No longer count this pair among the pairs that will return to the pool."""
+        """Stop counting this pair as one that will return to the pool."""
         if pair.pool_path is not None:
             pair.pool_path = None
             self._coming[pair.msgs.size] -= 1
@@ -580,7 +569,7 @@ class SegmentPool:
                 self.let_go(file)
 
     def _retired(self, folder, pair):
-        """Remove a pair from those leaving ``folder``. Returns False if forget() has done that."""
+        """Remove a pair from the pairs leaving ``folder``. Returns False if forget() has done that."""
         pairs = self._retiring.get(folder, [])
         if pair not in pairs:
             return False
@@ -595,7 +584,7 @@ class SegmentPool:
         return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
 
     def _create_each(self, create, undo, paths, msgs_bytes):
-        """Create the msgs file, and the acks file if ``paths`` has two. Raises OSError, leaving no file."""
+        """Create the msgs file, and an acks file if ``paths`` has two. Raises OSError, leaving no file."""
         msgs = create(paths[0], msgs_bytes)
         try:
             return (msgs, *(create(path, capacity_for(msgs_bytes)) for path in paths[1:]))
@@ -608,7 +597,7 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Report the failed rename to the writer of the files; unlink files still in the pool's folder."""
+        """Report the failed rename to the writer of the files; delete files still in the pool's folder."""
         if failed is not None:
             failed(error)
         for file in files:
@@ -621,7 +610,7 @@ class SegmentPool:
         return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in kinds]
 
     def _clear_folder(self):
-        """Remove the files of an earlier run: their pages on the disk are unknown."""
+        """Remove the files of an earlier run, because their content on the disk is unknown."""
         if not os.path.isdir(self.folder):
             self.files.make_folder(self.folder)
         for name in sorted(os.listdir(self.folder)):
@@ -634,8 +623,7 @@ class SegmentPool:
 
 class Retiring:
     """A pair of files (msgs and acks) that leaves a queue's folder for the pool or for removal.
-
-    ``pool_path``: new path of the pair's msgs file, or None if that file is unlinked.
+    ``pool_path``: new path of the msgs file, or None if it is deleted.
     """
 
     __slots__ = ("msgs", "acks", "acks_path", "pool_path")
@@ -653,13 +641,12 @@ def _goes_on(waiting):
 
 
 def _each_file(spares):
-    """The files of these spares, as one flat list."""
     return [file for spare in spares for file in (spare if isinstance(spare, tuple) else (spare,))]
 
 
 def _drop_each(names, parts):
-    """In a thread: make the Changes ``names``, then call each (function, *arguments) of ``parts``, which free
-    disk space. Returns [(Change, error or None)]. Logs nothing.
+    """Make the Changes ``names``, then call each (function, *arguments) of ``parts``, to free disk space.
+    Returns [(Change, error or None)]. Runs in a thread. Logs nothing.
     """
     outcomes = []
     for name in names:
@@ -684,5 +671,4 @@ def growth(segment_bytes):
 
 
 def is_full(error):
-    """Whether the error is ENOSPC: the disk has no room."""
     return isinstance(error, OSError) and error.errno == errno.ENOSPC

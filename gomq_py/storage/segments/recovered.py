@@ -1,8 +1,8 @@
 """Recovered: reads and checks the records of a segment that an earlier run left.
 
-Used by segment and by the cursor of message_store. Records are checked as the cursor reaches them; damaged
-ones are hidden and reported. A system call reads each part of the file before its mapping is touched, because
-a bad sector below a mapping kills the process. A thread makes that system call if the reader can wait.
+Used by segment and message_store. Records are checked when reading reaches them; damaged ones are hidden and
+reported. A system call reads each part of the file before its mapping is touched, because a bad sector below
+a mapping kills the process. A thread makes that system call if the reader can wait.
 """
 from array import array
 
@@ -18,12 +18,12 @@ AHEAD_BYTES = 1 << 20
 
 
 class Recovered:
-    """The broker's knowledge of an earlier run's segment.
+    """State of a segment of an earlier run.
 
-        counts, excused   of its acks file (record.Acks), while that is open
-        dues              likewise
-        patchy            the acks file has gaps between its entries, after a power cut
-        sealed_entries    count of entries by the acks file's seal, or -1
+        counts, excused, dues
+                          values of the acks file (record.Acks), while that is open
+        patchy            the acks file has gaps between its entries, after a power failure
+        sealed_entries    number of entries by the acks file's closing counts, or -1
         delivered         records before this position were delivered in an earlier run
         proven            the msgs file was read up to this position, so its mapping is safe to touch
         proof             the Proof of the bytes that a thread reads now, or None
@@ -58,7 +58,7 @@ class Recovered:
         return 0 if self.patchy else acks.entries
 
     def forget(self):
-        """Drop data read from the segment's files, because the files are closed."""
+        """Drop data from the segment's files, because they are closed."""
         self._runs = self.counts = self.excused = self.dues = None
         self.proven = 0
 
@@ -67,30 +67,28 @@ class Recovered:
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
-        """Return (failed deliveries of the record at ``at`` in earlier runs, index + 1 of its COUNT entry or
-        0).
-        """
+        """Return (earlier failed deliveries of the record at ``at``, index + 1 of its acks entry or 0)."""
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered else 0), 0
 
     def excused_before(self, at):
-        """(deliveries of the record at ``at`` without a failure, index + 1 of its EXCUSED entry or 0)."""
+        """Return (deliveries of the record at ``at`` without a failure, index + 1 of its acks entry or 0)."""
         kept = self.excused.get(at)
         return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 
     def due_before(self, at, count, now_s):
-        """Unix seconds until which an earlier run postponed the record at ``at``; 0 if that run did not, or
-        if ``count``, the record's deliveries, has changed since.
+        """Unix seconds until which an earlier run has postponed the record at ``at``; otherwise 0. Also 0 if
+        ``count``, the record's deliveries, has changed since.
         """
         return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     # records
 
     def find(self, store, segment, at):
-        """Position of the next ready record from ``at`` on, or ``segment.end`` without one. -1: a thread must
-        first read bytes; then search again from ``looked_at``. Raises OSError.
+        """Position of the next ready record from ``at`` on, or ``segment.end`` without one. Raises OSError.
+        -1 if a thread must first read bytes; then search again from ``looked_at``.
         """
         # Ready: neither acked, picked nor damaged. Damage on the way is reported and marked as acked.
         while True:
@@ -107,9 +105,9 @@ class Recovered:
                 return at
 
     def _find_ready(self, segment, at):
-        """Find the next record that is neither acked nor damaged. Returns its position; -1 for damage at
-        [``_damaged_at``, ``_damaged_end``); -3 if bytes up to ``_wanted_end`` must be read first; then search
-        again from ``looked_at``.
+        """Find the next record that is neither acked nor damaged. Returns its position, or ``segment.end``.
+        -1 for damage at [``_damaged_at``, ``_damaged_end``). -3 if bytes up to ``_wanted_end`` must be read
+        first; then search again from ``looked_at``.
         """
         # looked_at is behind acked records whose ordinals have been seen: from before them they would count
         # as damaged.
@@ -165,7 +163,7 @@ class Recovered:
         return 0
 
     def _step_over_damage(self, store, segment):
-        """Report and ack the damage that _find_ready() found. Returns the position behind it."""
+        """Report and ack the damage that _find_ready() found. Returns the position after it."""
         start, end = self._damaged_at, self._damaged_end
         if self.proven < segment.end:
             self._read(store, segment, self.proven, segment.end)  # to count the records left
@@ -177,11 +175,11 @@ class Recovered:
     # reading through the system
 
     def prove(self, end):
-        """Record that the file has been read up to ``end``: this part of its mapping is safe to touch."""
+        """Note that the file was read up to ``end``. This part of its mapping is then safe to touch."""
         self.proven = max(end, self.proven)
 
     def prove_all(self, store, segment):
-        """Have the system read the whole file. If the disk cannot, fences the store and returns False."""
+        """Have the system read the whole file. After an I/O error, stops the store and returns False."""
         try:
             self._read(store, segment, self.proven, segment.end)
         except OSError as error:
@@ -195,7 +193,7 @@ class Recovered:
             self.prove(end)
 
     def _prove_wanted(self, store, segment):
-        """Read the bytes that _find_ready() needs. Returns False if the cursor must wait for a thread."""
+        """Read the bytes that _find_ready() needs. Returns False if the reader must wait for a thread."""
         start = max(self.looked_at, self.proven)
         end = min(max(self._wanted_end, start + PROVEN_BYTES), segment.end)
         if not store.may_open_aside():
@@ -207,8 +205,8 @@ class Recovered:
         return False
 
     def look_ahead(self, store, segment, at):
-        """Have a thread read the next part of the file, if the cursor, at ``at``, is near the end of what was
-        read. Returns the position from which the cursor must call look_ahead() again.
+        """Have a thread read the next part of the file if ``at`` is near the end of the part that was read.
+        Returns the position from which on look_ahead() must be called again.
         """
         proven = self.proven if self.proof is None else self.proof.end
         due = max(proven - AHEAD_BYTES // 2, proven // 2)
@@ -222,7 +220,7 @@ class Recovered:
         store.pool.openings.prove(self.proof, start)
 
     def proof_ended(self, proof, error):
-        """In the hub: a thread has read the bytes of ``proof``, or failed. The waiting reader goes on."""
+        """Let the waiting reader continue after a thread has read the bytes of ``proof``, or failed."""
         if self.proof is not proof:
             return
         self.proof = None

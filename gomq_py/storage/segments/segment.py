@@ -1,8 +1,8 @@
 """Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with their acks.
 
 Used by segment_log and message_store, which decide the order of operations; uses format (encoding) and files.
-Records are appended only in the run of the broker that made the segment: no position is reused. Never
-switches, never flushes.
+Only the run of the broker that made the segment appends records, so no position is reused. Never switches,
+never flushes.
 """
 from gomq_py import octets
 from gomq_py.storage.disk import pages
@@ -34,13 +34,13 @@ _NOWHERE = b""
 
 
 class Segment:
-    """Counts and positions of one segment, and pointers into its mappings while it is open.
+    """Counts and positions of one segment, and pointers to its mapped files while it is open.
 
         count           number of its records
-        taken           how many records the store's cursor has passed
-        acked           how many records are acked
+        taken           number of records before the store's read position, or picked
+        acked           number of acked records
         end             end of the data, at most ``capacity``
-        begun_ms        the time from which small records count; 0 in files of schema version 1
+        begun_ms        base of the timestamps of small records; 0 in files of schema version 1
         first_offset    of streams: the offset of the record with ordinal 0
         readers         of streams: number of cursors in the segment
         cached          end of the msgs file's pages in the page cache; before it the mapping may be written
@@ -49,7 +49,7 @@ class Segment:
         is_direct       the segment is open, and ``recovered`` and ``picked`` are None
         flushed         records before this position are on the disk
         synced_once     the segment's first flush has begun
-        named_in        the committer's flush counter ``begun`` when the files got their names
+        named_in        the committer's flush counter ``begun`` when the files were renamed
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Segment:
     # files
 
     def attach(self, msgs, acks):
-        """Use these open, mapped files; ``acks`` is None if the store keeps no acks."""
+        """Use these open, mapped files. ``acks`` is None if the store keeps no acks."""
         self.msgs = msgs
         self.acks = acks
         self.p = octets.pointer(msgs.map)
@@ -93,7 +93,7 @@ class Segment:
         self.msgs = self.acks = None
 
     def unpoint(self):
-        """Drop all pointers into the mappings: the segment counts as closed."""
+        """Drop all pointers into the mappings. The segment then counts as closed."""
         self.p = self.ack_p = octets.pointer(_NOWHERE)
         self.is_open = self.is_direct = False
         if self.recovered is not None:
@@ -104,8 +104,8 @@ class Segment:
         return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
     def begin(self, incarnation, generation, came_ms, first_offset=0):
-        """Write the heads of a new segment's files, which invalidates their earlier content. ``came_ms``:
-        when its first message came, Unix milliseconds.
+        """Write the heads of a new segment's files, which invalidates older content of the files.
+        ``came_ms``: Unix milliseconds at which its first message arrived.
         """
         self.capacity = self.msgs.size
         self.begun_ms = came_ms - min(came_ms, SET_BACK_MS)
@@ -125,7 +125,7 @@ class Segment:
     # records
 
     def append(self, message):
-        """Write a record at the end. Returns its position. The caller has checked that it fits."""
+        """Write a record at the end. Returns its position. The record must fit."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, False)
@@ -140,7 +140,7 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Position at which this message's body begins if the message becomes the next record, a long one."""
+        """Position of this message's body if the message becomes the next record, in the long form."""
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
@@ -159,8 +159,8 @@ class Segment:
         return size
 
     def wrote(self, size, last):
-        """Move the end behind ``size`` bytes of encoded records, which were written to the file. ``last``:
-        offset in these bytes of the last record.
+        """Note that ``size`` bytes of encoded records were written to the end of the file. ``last``: offset
+        of the last record in these bytes.
         """
         self.last_at = self.end + last
         self.end += size
@@ -177,14 +177,10 @@ class Segment:
         self.cached = self.msgs.cached
 
     def fill(self, at, message):
-        """Set ``message`` to the record at ``at``, without checks. Returns the record's size."""
         return fill(self.p, at, self.begun_ms, message)
 
     def size_at(self, at):
-        """Size of the record at ``at``, a position from a location.
-
-        Raises StoreError if no record begins there.
-        """
+        """Size of the record at ``at``. Raises StoreError if no record begins there."""
         if at < 128 or at & 3:
             raise StoreError(self.path(), at, "no record begins here")
         size = record.measure(self.p, at, self.end)
@@ -193,16 +189,16 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """A position up to which header and routing of a record at ``at`` surely end."""
+        """Position at which header and routing of a record at ``at`` must have ended."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
-        """Size of the record at ``at``, whose header was read by the system; 0 if no record begins there."""
+        """Size of the record at ``at``, whose header was read already; 0 if no record begins there."""
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a complete record with the right checksums begins at ``at`` and has the timestamp
-        ``came_ms`` (0: any). Its bytes must have been read by the system.
+        """Whether a complete record with valid checksums begins at ``at``. Its bytes must have been read
+        already. ``came_ms``: required timestamp; 0: any.
         """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
@@ -210,12 +206,12 @@ class Segment:
             and (came_ms == 0 or record.timestamp_at(self.p, at, self.begun_ms) == came_ms))
 
     def body_length_at(self, at):
-        """Length in octets of the body of the record at ``at``, which must be valid."""
+        """Bytes of the body of the record at ``at``, which must be valid."""
         return self.p[at + 3] if self.p[at] >= record.SMALL else octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. If the system has
-        not read these bytes yet, the time of the segment's first record.
+        """Unix milliseconds at which the record at ``at`` arrived; 0 without a record. Returns the time of
+        the segment's first record if these bytes were not read yet.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -224,11 +220,11 @@ class Segment:
     # records taken out of order
 
     def is_picked(self, at):
-        """Whether the record at ``at``, ahead of the store's cursor, was taken out of order."""
+        """Whether the record at ``at`` was picked: taken out of order, before reading has reached it."""
         return self.picked is not None and self.picked.has(at)
 
     def pick(self, at):
-        """Count a record ahead of the cursor as taken, and have the cursor skip it."""
+        """Count a record after the store's read position as taken, so that reading skips it."""
         if self.picked is None:
             self.picked = Picked(self.capacity)
             self.is_direct = False
@@ -236,20 +232,19 @@ class Segment:
         self.take(at)
 
     def unpick(self, at):
-        """Undo a pick, before the cursor has reached the record."""
+        """Undo a pick, before the store's read position has reached the record."""
         self.taken -= 1
         self.taken_bytes -= self.body_length_at(at)
         self._remove_pick(at)
 
     def skip_picked(self, at):
-        """The first position from ``at`` on where no picked record begins. Forgets picks before it."""
+        """Return the first position from ``at`` on where no picked record begins; forget earlier picks."""
         while at < self.end and self.is_picked(at):
             self._remove_pick(at)
             at += self.size_at(at)
         return at
 
     def take(self, at):
-        """Count the record as taken."""
         self.taken += 1
         self.taken_bytes += self.body_length_at(at)
 
@@ -266,21 +261,22 @@ class Segment:
         self._put(record.word_of(position, record.ACKED))
 
     def put_run(self, start, end):
-        """Write two entries into the acks file: all records in [start, end) are acked."""
+        """Write two entries into the acks file, which ack all records in [start, end)."""
         self._find_room(2)
         self._put(record.word_of(start, record.RUN_START))
         self._put(record.word_of(end, record.RUN_END))
 
     def put_delivered(self, position):
-        """Overwrite the acks file's mark: records before ``position`` have been delivered once."""
+        """Write the mark in the acks file which says that records before ``position`` were delivered once."""
         self.delivered = position
         seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due, kind):
         """Write a record's failed deliveries, ``count``, into the acks file, and ``due`` (record.due_value)
-        unless it is -1. ``entry``: index + 1 of the record's COUNT entry to overwrite, or 0. Returns the
-        index + 1 of the entry written; 0 if only room for acks is left.
+        unless it is -1. Returns the index + 1 of the entry written; 0 if only space for acks is left.
+
+        ``entry``: index + 1 of the record's COUNT entry to overwrite, or 0.
         """
         count = min(count, record.LARGEST_COUNT)
         if entry and (due < 0 or self._has_due(entry)):
@@ -304,7 +300,7 @@ class Segment:
         )
 
     def spare_entries(self):
-        """Number of entries that the acks file has free beyond those reserved for acks."""
+        """Number of free entries in the acks file beyond those reserved for acks."""
         # Reserved: one for each unacked or still possible record, and two for an AckRun.
         to_come = 0
         if self.recovered is None:
@@ -314,7 +310,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """Find room for ``count`` adjacent entries, behind the gaps that a power cut left."""
+        """Move to ``count`` adjacent free entries of an acks file in which a power failure left gaps."""
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0
@@ -336,7 +332,7 @@ class Segment:
     # segments of an earlier run
 
     def restore(self, head, seal):
-        """Set counts and positions from the msgs file's head and seal, as read or rebuilt by recovery."""
+        """Set counts and positions from the msgs file's head and seal (closing counts), found by recovery."""
         self.capacity = head.capacity
         self.seed = head.seed
         self.begun_ms = head.begun_ms
@@ -349,55 +345,56 @@ class Segment:
         self.synced_once = self.sealed = True
 
     def restore_synced(self, position):
-        """Set the position up to which an earlier run has flushed the msgs file, by the mark in its head."""
+        """Set the position up to which an earlier run has flushed the msgs file."""
         self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
-        """Set the acks file's seed, seal (None without one) and delivered mark, as read by recovery."""
+        """Set the values of the acks file that recovery has read: the seed of its checksums, its closing
+        counts (``seal``, or None), and the position before which records were delivered.
+        """
         self.ack_seed = seed
         self.delivered = self.recovered.delivered = delivered
         self.recovered.sealed_entries = -1 if seal is None else seal.entries
         self.restore_acked(*(0, 0) if seal is None else (seal.acked, seal.body_bytes))
 
     def restore_acked(self, count, body_bytes):
-        """Set how many records, and bytes of their bodies, are acked."""
+        """Set the number of acked records, and bytes of their bodies."""
         self.acked = self.taken = count
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Decode the entries of the attached acks file: as many as its seal says, or all without a seal."""
+        """Decode the attached acks file: as many entries as its seal (closing counts) says, or else all."""
         self.entries = self.announced_entries = self.recovered.load(self.acks.map, self.ack_seed)
 
     def break_acks_seal(self):
-        """Invalidate the acks file's seal, because more entries are about to be written."""
+        """Invalidate the acks file's seal (closing counts), because more entries follow."""
         self.recovered.sealed_entries = -1
         self.acks.map[
             head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES
         ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def write_off(self, lost_count, lost_bytes):
-        """Count missing records, which seal or acks still counted, as taken and acked."""
+        """Count missing records, which the stored counts still include, as taken and acked."""
         self.taken += lost_count
         self.acked += lost_count
         self.taken_bytes += lost_bytes
         self.acked_bytes += lost_bytes
 
     def ack_taken(self):
-        """Count all taken records as acked."""
         self.acked = self.taken
         self.acked_bytes = self.taken_bytes
 
     # seals
 
     def put_synced(self, position):
-        """Write the msgs file's mark: everything before ``position`` has been flushed."""
+        """Write the mark in the msgs file which says that everything before ``position`` was flushed."""
         self.synced = position
         record.put_mark(
             self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position
         )
 
     def seal(self):
-        """Write the msgs file's seal (its closing counts): the segment is complete and flushed."""
+        """Write the msgs file's seal (closing counts), because the segment is complete and flushed."""
         self.note_timestamps()
         self._write_seal()
 
@@ -409,7 +406,7 @@ class Segment:
                 record.timestamp_at(self.p, self.last_at, self.begun_ms))
 
     def write_head(self, head):
-        """Write the head and the seal of the msgs file, as rebuilt by a scan."""
+        """Write the msgs file's head and seal (closing counts), after a scan has rebuilt them."""
         proper = head.encode()
         if head_format.decode(self.msgs.map[:len(proper)], head_format.MSGS_MAGIC) != head:
             self.msgs.map[:len(proper)] = proper
@@ -423,7 +420,7 @@ class Segment:
         self.sealed = True
 
     def seal_acks(self):
-        """Write the acks file's seal (closing counts): all entries are flushed, no more come in this run."""
+        """Write the acks file's seal (closing counts): all entries are flushed, and no more follow."""
         if self.recovered is not None and self.recovered.patchy:
             return
         seal = head_format.encode_acks_seal(
@@ -481,8 +478,7 @@ def _fill_small(p, at, begun_ms, message):
 
 
 class Picked:
-    """A bitmap of the records of a segment that were taken out of order and that the cursor has not passed.
-    """
+    """Set of the positions of a segment's records that were taken out of order, as a bitmap."""
 
     __slots__ = ("count", "_bits")
 
@@ -506,12 +502,12 @@ class Picked:
 
 
 class AckRun:
-    """A run of adjacent acked records of one segment, which becomes two entries of the segment's acks file:
-    sixteen bytes for a batch instead of eight for each message. The run is written when the next ack is not
-    adjacent, at the end of a batch, and before the segment's files are removed.
+    """Collects acks of adjacent records of one segment, which become two entries of the acks file.
 
-    ``segment``: the records' segment, or None. ``count`` records from ``start`` to ``end`` are not written
-    yet; the last record begins at ``last``.
+    Saves space: sixteen bytes for a batch instead of eight for each message. Written when the next ack is not
+    adjacent, at the end of a batch, and before the segment's files are removed. ``segment``: the records'
+    segment, or None. ``count`` records from ``start`` to ``end`` are not written yet; the last record begins
+    at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -521,7 +517,7 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """Write the present run, and start a new run with the record at ``at``, which is not adjacent."""
+        """Write the present run, and start a new one with the record at ``at``, which is not adjacent."""
         # The message store adds adjacent records inline: a call would make taking a message a tenth slower.
         self.write()
         self.start = self.last = at
@@ -546,13 +542,13 @@ class AckRun:
 
 
 class Stage:
-    """A write buffer that collects a batch of records, for one system call, for a busy stream or a growing
-    queue.
+    """A write buffer that collects a batch of records, which one system call then writes to a file.
 
-    One per broker. ``user``: the store that uses the buffer until the end of its batch, or None; other stores
-    write through their mappings meanwhile. ``p``: pointer to its ``capacity`` bytes. A stream and a growing
-    queue write fresh pages. Writing these through a mapping clears each page, faults and makes the flush
-    interrupt every processor: 3.4 us for 4 KiB; a system call takes 1.2 us.
+    For busy streams and growing queues, which write fresh pages. Writing these through a mapping clears each
+    page, faults and makes the flush interrupt every processor: 3.4 us for 4 KiB; a system call takes 1.2 us.
+
+    ``user``: the store that has the buffer until the end of its batch, or None; other stores write through
+    their mappings meanwhile. ``p``: pointer to its ``capacity`` bytes. One per broker.
     """
 
     __slots__ = ("user", "p", "capacity", "_octets")
@@ -572,7 +568,7 @@ class Stage:
         return True
 
     def content(self, count):
-        """A view of the buffer's first ``count`` bytes, valid until the next record is put there."""
+        """A view of the buffer's first ``count`` bytes, valid until the next record is written there."""
         return memoryview(self._octets)[:count]
 
     def release(self):

@@ -1,1 +1,1 @@
-"""Stores: the messages of a queue, of a queue with priorities, or of a stream, and their recovery."""
+"""Stores: keep the messages of queues, priority queues and streams in files, also over a restart."""

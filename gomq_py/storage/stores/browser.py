@@ -1,7 +1,7 @@
-"""Browser: walks the ready messages of a store, oldest first, without changing anything.
+"""Browser: shows the ready messages of a store, oldest first, without changing anything.
 
-Reads a message_store, which may change between two calls: messages that have left are skipped, and messages
-appended after the browser was made are not shown. Closed segments are mapped while the browser is in them.
+Reads a message_store, which may change between two calls. Messages that have left the store are skipped.
+Messages appended after the browser was made are not shown. Closed segments are mapped while they are read.
 ``skip`` and ``next`` never switch, so the caller of a long walk has to let other greenlets run.
 """
 import heapq
@@ -24,7 +24,7 @@ _NOWHERE = b""
 
 
 class Browser:
-    """Walks the ready messages of one MessageStore, requeued messages first. A message that ``next`` has
+    """Shows the ready messages of one MessageStore, requeued messages first. A message that ``next`` has
     filled is valid until the next call or switch.
     """
 
@@ -92,7 +92,6 @@ class Browser:
         self._number = 1 << 40
 
     def _is_requeued(self, location):
-        """Whether the message that was requeued or passed over at this location still exists."""
         requeued = self.store.requeued
         return (
             requeued is not None and requeued.counts.get(location) > 0 or self.store.is_passed_over(location))
@@ -100,9 +99,7 @@ class Browser:
     # segments
 
     def _come_to_segment(self):
-        """Map the current segment or, if it is gone or unreadable, the next segment. Returns False without
-        any.
-        """
+        """Map the current segment or, if it is gone or unreadable, a later one. Returns False at the end."""
         while True:
             segment = self.store.browsable(self._number)
             if segment is None or segment.number > self._last:
@@ -140,9 +137,7 @@ class Browser:
             own.close()
 
     def _point(self, segment):
-        """Use the segment's bytes in the store's mapping, or map its closed file. Returns False if that
-        fails.
-        """
+        """Point to the segment's bytes in memory, mapping a closed file first. Returns False on failure."""
         if segment.is_open:
             recovered = segment.recovered
             if recovered is not None and not self._is_proven and recovered.proven < segment.end:
@@ -165,7 +160,7 @@ class Browser:
         return True
 
     def _acks_of(self, segment):
-        """The acks (record.Acks) of an earlier run's segment, with the acks of this run."""
+        """The acks (record.Acks) of a segment of an earlier run, including acks of this run."""
         if segment.is_open:
             return record.load_acks(segment.acks.map, segment.ack_seed)
         try:
@@ -216,13 +211,12 @@ class Browser:
 
 
 class ChainedBrowser:
-    """Walks the ready messages of several stores, one store after the other (levels of priority)."""
+    """Shows the ready messages of several stores (priority levels), one store after the other."""
 
     def __init__(self, stores):
         self._browsers = [Browser(store) for store in stores]
 
     def next(self, message):
-        """Set ``message`` to the next ready message. Returns False if there are no more."""
         while self._browsers:
             if self._browsers[0].next(message):
                 return True
@@ -243,21 +237,20 @@ class ChainedBrowser:
         return passed
 
     def close(self):
-        """Close all browsers, and end the walk."""
         for browser in self._browsers:
             browser.close()
         self._browsers = []
 
 
 def browse(store):
-    """A Browser over the ready messages of a queue's store, or a ChainedBrowser for several levels."""
+    """Return a Browser for the ready messages of a queue's store, or a ChainedBrowser for several levels."""
     stores = store.browsed()
     return Browser(stores[0]) if len(stores) == 1 else ChainedBrowser(stores)
 
 
 def _mapped(file, path, end):
-    """Map an msgs file for reading, after reading it from the disk up to ``end``. ``file``: the open File, or
-    None; ``path``: its path. Raises OSError, ValueError.
+    """Map an msgs file for reading, after reading it from the disk up to ``end``. Raises OSError, ValueError.
+    ``file``: the open File, or None if closed.
     """
     # A bad sector raises here; a read of the mapping would end the process.
     if file is not None and file.fd >= 0:
@@ -272,9 +265,7 @@ def _mapped(file, path, end):
 
 
 def _sorted_runs(store):
-    """Iterator over the locations of requeued messages and of those passed over, lowest first; None if there
-    are no such messages.
-    """
+    """Iterator over the locations of requeued and of skipped messages, lowest first; None without any."""
     locations = array("Q", store.passed_over())
     if store.requeued is not None:
         locations.extend(store.requeued.heap.snapshot())

@@ -1,7 +1,7 @@
-"""Group key: reads which group a message belongs to, for a group_store.
+"""Group key: reads from a message to which group it belongs, for a group_store.
 
-It is the routing key, the correlation id, or a header: a text, octets or an integer. A message without a key,
-or with an empty one, belongs to no group; nor does one with a header of another type.
+The key is the routing key, the correlation id, or a header with a text, bytes or an integer. A message
+without a key belongs to no group. The same holds for an empty key and for a header of another type.
 """
 from gomq_py import octets
 from gomq_py.content import fields, properties
@@ -12,8 +12,8 @@ WHOLE_KEY_OCTETS = 32
 
 
 class GroupKey:
-    """Reads the keys of one queue. ``source``: "routing-key", "correlation-id" or "header"; ``header``: the
-    header's name in octets, which the object keeps as a table has it, its length first.
+    """Reads the group keys of the messages of one queue. ``source``: "routing-key", "correlation-id" or
+    "header". ``header``: name of the header, as bytes.
     """
 
     __slots__ = ("is_in_routing", "is_header", "header", "header_at", "header_octets")
@@ -26,13 +26,12 @@ class GroupKey:
         self.header_octets = len(self.header)
 
     def in_routing(self, p, at):
-        """The key in exchange name and routing key, two adjacent short strings at ``at``; None without one.
-        """
+        """The key in exchange name and routing key, adjacent short strings at ``at``; None without one."""
         at += 1 + p[at]
         return self._key(p, at + 1, p[at])
 
     def in_properties(self, p, at):
-        """The key in checked basic properties at ``at``; None without one."""
+        """The key in valid AMQP basic properties at ``at``; None without a key."""
         flags = octets.be16(p, at)
         at = properties.headers_at(p, at)
         if self.is_header:
@@ -48,7 +47,7 @@ class GroupKey:
         return self._key(p, at + 1, p[at])
 
     def of_octets(self, octets_):
-        """The key in checked basic properties given as bytes, for those translated from another protocol."""
+        """The key in valid AMQP basic properties, given as bytes; None without a key."""
         return self.in_properties(octets.pointer(octets_), 0)
 
     def _in_headers(self, p, at):
@@ -70,7 +69,7 @@ class GroupKey:
 
 
 def shown(key):
-    """A key as text: octets that are no text, and digests of long keys, in hexadecimal digits."""
+    """A key as text; digests of long keys, and keys that are no printable text, as hexadecimal digits."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -1,13 +1,16 @@
-"""Group store: a message store that shows the messages of one group in order and to one taker at a time, for
-queues with x-message-group (docs/decisions/0034).
+"""Group store: a message store for queues with x-message-group (docs/decisions/0034). It shows the messages
+of one group in order, and to one consumer at a time.
 
-A group is *bound* to a taker while that has messages of it: from the delivery to the deletion or the return
-of each. The queue says which taker it serves (Lines.turn_to), and peek() shows what that one may have. The
-cursor passes over messages that may not go now: they *wait* in lists of their group (storage.stores.groups),
-and still count as ready. A returned message goes back into its list. When nothing of a group is out, it is
-*free*, for any taker. Of two groups that may be delivered the one is first that waits longer: since its last
-delivery or since it became free, or since its message came if that is later. So messages of a stuck group
-cost one look each, and nothing after that. Files are those of a message store: the order is in memory, and a
+A consumer is *bound* to a group from a delivery until every delivered message of the group is deleted or
+returned. Lines.turn_to() chooses the consumer that peek() serves. Other consumers get no message of the group
+meanwhile.
+
+Reading skips a message that may not be delivered now. A skipped message *waits* in the list of its group
+(storage.stores.groups) and still counts as ready. A returned message goes back into this list. A group
+without delivered messages is *free* for any consumer.
+
+peek() chooses the group that has waited longest since its last delivery, or since its message arrived. So a
+message of a stuck group costs one look. The files are those of a message store. The order is in memory, and a
 later run reads the keys again. Never switches, never flushes.
 """
 from array import array
@@ -45,17 +48,18 @@ _FROM_GROUP = 3  # beside message_store's
 
 
 class GroupStore(message_store.MessageStore):
-    """The messages of one queue with groups. Made by open_group_store. ``group_key``: the GroupKey.
+    """Keeps the messages of one queue with groups. Made by open_group_store.
 
-        group_limit   most messages of one group that are out at a time
+        group_key     the GroupKey that reads the group of a message
+        group_limit   limit of unacknowledged messages per group
         waiting       the WaitingLists
-        lines         the Lines: which group is next, and for whom
-        passes_on     the cursor has passed over PASSED_IN_A_TURN messages, and must go on in the next turn
-        _groups       {key: Group} of the groups that are bound, have messages that wait, or were served
-        _by_id        the same groups; None for a free id, which is in _free_ids
-        _out          location of a message that a taker has -> id of its Group
-        _resting      locations of those of them that wait for a retry: nothing of their group goes before
-        _removed      locations picked out of a list
+        lines         the Lines, which choose the next group for a consumer
+        passes_on     True after PASSED_IN_A_TURN skipped messages, until begin_turn()
+        _groups       {key: Group} of groups that are bound, have waiting messages, or were served lately
+        _by_id        list of the same groups; a free id has None and is in _free_ids
+        _out          location of a delivered message -> id of its Group
+        _resting      locations of delivered messages that wait for a retry; each stops its group
+        _removed      locations of messages taken out of a list
     """
 
     __slots__ = (
@@ -87,10 +91,11 @@ class GroupStore(message_store.MessageStore):
     # taking messages
 
     def peek(self, message):
-        """Set ``message`` to the next one for the taker that is served: a returned one without a group, or
-        the first of the group that has been ready longest, unless another message came before it was ready.
+        """Set ``message`` to the next message that the served consumer may have.
 
-        Returns False if there is none, or while is_waiting().
+        This is a returned message without a group, or the first message of the group that has been ready
+        longest. Unread messages come after these if they arrived later. Returns False without such a message,
+        or while is_waiting().
         """
         self._awaited = None
         first = self.lines.first()
@@ -127,7 +132,7 @@ class GroupStore(message_store.MessageStore):
         return False if first is None else self._peek_group(message, first)
 
     def shift(self):
-        """Take the message of the last peek: its group is bound to the taker that is served."""
+        """Take the message of the last peek, and bind its group to the served consumer."""
         location = self._peeked_location
         if self._peeked == _FROM_GROUP:
             group = self._shown_group
@@ -143,7 +148,8 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def oldest(self, message):
-        """Set ``message`` to the oldest ready message, even if its group is out. Follow with leave()."""
+        """Set ``message`` to the oldest ready message, whatever the state of its group. Take it with leave().
+        """
         group = self.waiting.oldest(self._groups)
         if self.requeued is not None and self.requeued.heap.count and (
             group is None or self.requeued.heap.first() < self.waiting.first(group)
@@ -154,7 +160,7 @@ class GroupStore(message_store.MessageStore):
         return message_store.MessageStore.peek(self, message)
 
     def leave(self):
-        """Take the message of the last peek() or oldest() without a delivery: its group is not bound."""
+        """Take the message of the last peek() or oldest() without binding its group to a consumer."""
         if self._peeked != _FROM_GROUP:
             return message_store.MessageStore.shift(self)
         group = self._shown_group
@@ -165,13 +171,13 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def begin_turn(self):
-        """Let the cursor pass over messages again."""
+        """Begin another delivery round, in which peek() may skip PASSED_IN_A_TURN messages."""
         self.passes_on = self.is_full = False
         self._passes_left = PASSED_IN_A_TURN
 
     def deliverable(self):
-        """Count of messages that peek() may show to any taker: of those that the cursor has not reached,
-        none may be. Groups that are bound are not counted: see Lines.due.
+        """Number of ready messages that peek() may show to any consumer. Unread messages count only while
+        reading may go on. Groups bound to a consumer are not counted; see Lines.due.
         """
         count = self.lines.free.count
         if not self.passes_on and not self.is_full:
@@ -203,7 +209,6 @@ class GroupStore(message_store.MessageStore):
         return recovered.due_before(record.position_of(self._peeked_location), self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message. Its group is free if that was the last one out."""
         message_store.MessageStore.delete(self, location)
         if self._removed:
             self._removed.discard(location)
@@ -214,7 +219,6 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def requeue(self, location):
-        """Make an unacked message ready again, at its place in its group."""
         group = self._out_of(location)
         if group is not None:
             self._out.discard(location)
@@ -235,7 +239,7 @@ class GroupStore(message_store.MessageStore):
         return message_store.MessageStore.wait_until(self, location, count, due_s)
 
     def _rest(self, location):
-        """Let nothing of the message's group go before the message is ready again, or deleted."""
+        """Stop deliveries of the message's group until the message is ready again or deleted."""
         group = self._out_of(location)
         if group is not None:
             self._resting.add(location)
@@ -245,11 +249,9 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _out_of(self, location):
-        """The Group of a message that a taker has; None if it has none."""
         return self._by_id[self._out.get(location)]
 
     def _may_go(self, group):
-        """True if the taker to which the group is bound may have one more of its messages."""
         return group.resting == 0 and group.out < self.group_limit
 
     def _group(self, key):
@@ -281,7 +283,6 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _come_in(self, group, location):
-        """A message of the group was deleted or returned."""
         group.out -= 1
         if self._resting and location in self._resting:
             self._resting.remove(location)
@@ -305,7 +306,9 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _since(self, group):
-        """Where the wait for the group's next delivery begins now: with its message, if that came back."""
+        """Location from which the present wait of the group counts, instead of a time. This is the location
+        of its first message if that was returned, otherwise the end of the log.
+        """
         if group.count and group.returned:
             location = self.waiting.first(group)
             if location <= group.returned:
@@ -313,7 +316,6 @@ class GroupStore(message_store.MessageStore):
         return self._end_location()
 
     def _perhaps_ready(self, group, since):
-        """A group has messages: make it ready since then, unless it waits longer or none of them may go."""
         if not self._may_go(group):
             return 0
         if group.place and group.since <= since:
@@ -321,20 +323,20 @@ class GroupStore(message_store.MessageStore):
         return self.lines.make_ready(group, since)
 
     def _end_location(self):
-        """Location at which the next message would lie in the last segment; 0 without one."""
+        """Location of the end of the last segment; 0 without a segment."""
         if self._last is None:
             return 0
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
-        """Location of the cursor; higher than any if no message is before it, or the store has stopped."""
+        """Location up to which messages were read; BEHIND_ALL without unread messages or if stopped."""
         requeued = 0 if self.requeued is None else self.requeued.heap.count
         if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
             return BEHIND_ALL
         return record.location_of(self._level_bits, self.read_segment.number, self.read_at)
 
     def _pass_over(self, group):
-        """Let the message that the cursor shows wait in its group, and move the cursor on."""
+        """Skip the unread message that peek() has reached, and add it to the list of its group."""
         location = self._peeked_location
         self.waiting.push(group, location)
         segment = self.read_segment
@@ -349,7 +351,7 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _peek_group(self, message, group):
-        """Set ``message`` to the group's first waiting message. Returns False if its file must be opened."""
+        """Set ``message`` to the group's first waiting message. Returns False if its file is not open yet."""
         location = self.waiting.first(group)
         segment = self._segment_of(location, True)
         if segment is None:
@@ -369,7 +371,6 @@ class GroupStore(message_store.MessageStore):
         return True
 
     def _take_waiting(self, group):
-        """Take the group's first message, which _peek_group() has shown."""
         self.waiting.pop(group)
         self._peeked = 0
         self._shown_group = None
@@ -379,13 +380,12 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _forget(self, group):
-        """Drop a group without waiting messages, unless it is bound."""
         if group.out == 0:
             self._drop_group(group)
         return 0
 
     def _counts_of(self, segment, location):
-        """(failed deliveries, index + 1 of the COUNT entry or 0) of a waiting message."""
+        """Return (failed deliveries, index + 1 of the COUNT entry or 0) of a waiting message."""
         if self.requeued is not None:
             count = self.requeued.counts.get(location)
             if count:
@@ -406,7 +406,7 @@ class GroupStore(message_store.MessageStore):
     # files
 
     def _segment_of(self, location, can_wait):
-        """The Segment of a waiting message, open and read; None if a thread opens it, or after a fault."""
+        """Return the open Segment of a waiting message; None while a thread opens it, or on an I/O error."""
         segment = self._lately
         if segment is None or segment.number != record.number_of(location):
             segment = self._lately = self._segments[record.number_of(location)]
@@ -464,12 +464,11 @@ class GroupStore(message_store.MessageStore):
         return self._wait_again(location, self._group(key), 0)
 
     def _wait_again(self, location, group, failed):
-        """Put an unacked message that keeps no group out back, with ``failed`` more failed deliveries."""
+        """Return a message taken by leave() or pick() to its group, adding ``failed`` failed deliveries."""
         self._put_back(location, group, failed)
         return self._perhaps_ready(group, location) if group.count else 0
 
     def _put_back(self, location, group, failed):
-        """Put an unacked message back into its group's list."""
         self._removed.discard(location)
         segment = self._find(location)
         if segment is None:
@@ -483,7 +482,7 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _waits_in(self, location):
-        """The Group in whose list a location is; None if it is in none."""
+        """The Group whose list contains the location, or None."""
         if not self.waiting.in_segment(record.number_of(location)) or location in self._removed:
             return None
         if self._before_cursor(location) is not None or self._out.get(location):
@@ -502,7 +501,6 @@ class GroupStore(message_store.MessageStore):
         return group
 
     def _close_again(self):
-        """Close the segment that was opened last to look at a waiting message."""
         # A browser may look at each message of a long queue, and must not leave all its files open.
         segment, self._opened = self._opened, None
         if segment is not None and segment.is_open and not segment.unsynced and self._is_idle(segment):
@@ -519,7 +517,6 @@ class GroupStore(message_store.MessageStore):
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages, but no unacked messages. Returns the number of dropped messages."""
         requeued = self._have_requeued()
         for group in self._groups.values():
             for location in self.waiting.drain(group):
@@ -548,16 +545,16 @@ class GroupStore(message_store.MessageStore):
 
     @property
     def groups_out(self):
-        """How many groups are bound: a taker has messages of them."""
+        """Number of groups that are bound to a consumer."""
         return self.lines.bound_count()
 
     @property
     def messages_out(self):
-        """How many messages of groups takers have."""
+        """Number of messages of groups that were delivered and not yet settled."""
         return self._out.count
 
     def longest_wait_ms(self):
-        """When the message came that waits longest behind its group, in Unix milliseconds; 0 without one."""
+        """Unix milliseconds at which the oldest waiting message arrived; 0 without a waiting message."""
         group = self.waiting.oldest(self._groups)
         if group is None:
             return 0
@@ -567,7 +564,7 @@ class GroupStore(message_store.MessageStore):
         return segment.timestamp_at(at) if segment.is_open else segment.timestamps[0]
 
     def deepest(self):
-        """(key, count of waiting messages) of the group with the most of them; (None, 0) without one."""
+        """Return (key, message count) of the group with the most waiting messages; (None, 0) without one."""
         deepest = None
         for group in self._groups.values():
             if group.count > (0 if deepest is None else deepest.count):
@@ -579,8 +576,8 @@ def open_group_store(
     folder, files, pool, committer, incarnation, named_by, group_limit=0, segment_bytes=8388608,
     durable=True, listener=None
 ):
-    """Create or open a store with groups ``named_by`` the arguments of GroupKey, of which at most
-    ``group_limit`` messages each are out at a time (0: any number); otherwise as open_store.
+    """Create or open a GroupStore; see open_store for the other arguments and the result. ``named_by``: the
+    arguments of GroupKey. ``group_limit``: limit of unacknowledged messages per group; 0: none.
     """
     return open_store(
         folder, files, pool, committer, incarnation, segment_bytes, durable, 0, listener,

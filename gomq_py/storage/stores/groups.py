@@ -1,7 +1,7 @@
-"""Groups: keeps the messages of groups that wait, and who may take them. Used by group_store.
+"""Groups: keeps the waiting messages of each message group, and chooses the next group for a consumer.
 
-Waiting messages are lists of locations, one for each group, in order of arrival. All lists of a store lie in
-two typed arrays, without an object per message: twelve octets for each.
+Used by group_store. The waiting messages of a group are a linked list of locations, in order of arrival. All
+lists of a store lie in two typed arrays, at twelve bytes per message, without a Python object per message.
 """
 import heapq
 from array import array
@@ -17,17 +17,16 @@ LARGE_SLOTS = 1 << 18
 
 
 class Group:
-    """One group. Its wait for a delivery began when the store ended at the location ``since``, and it is the
-    ``number``-th that waits since then.
+    """State of one message group.
 
-        id      its number in the store's list of groups
-        line    the Line with which its messages wait
-        place   1 and its index in the line's heap, if it is ready: its next message may go; otherwise 0
-        count   how many of its messages wait
-        out     how many are taken and not deleted; ``resting`` of these wait for a retry
-        near    slot of the message that insert() has added last, or 0
-        returned
-                location of the newest message that came back, or 0
+        since     location at which the log ended when the group's wait began; ``number``: order of equal ones
+        id        number in the store's list of groups
+        line      the Line to which the group belongs
+        place     index in the line's heap + 1 if the next message may be delivered; otherwise 0
+        count     waiting messages
+        out       delivered and not yet deleted messages; ``resting``: those that wait for a retry
+        near      slot of the message that insert() added last, or 0
+        returned  location of the newest message that came back, or 0
     """
 
     __slots__ = (
@@ -44,15 +43,15 @@ class Group:
 
 
 class WaitingLists:
-    """The lists of all groups of one store.
+    """The waiting messages of all groups of one store.
 
-        count           how many messages they hold
-        group_count     how many groups have messages
-        _in_segments    {number of a segment: how many of the messages lie there}, but for these two:
-        _came, _went    (number of a segment, how many more or less lie there): of the last message that came
-                        and of the last that went; a dict costs more than all else here
-        _heads          heap of (location, key): where the first message of each group lies, or before
-                        it; None until oldest() needs it
+        count           waiting messages of all groups
+        group_count     groups with waiting messages
+        _in_segments    {segment number: its waiting messages}, without the changes in ``_came`` and ``_went``
+        _came, _went    (segment number, change of its count) of the last messages added and removed; saves a
+                        slow dict update per message
+        _heads          heap of (location of a group's first message or of an earlier one, key of the group);
+                        None until oldest() needs it
     """
 
     # Slot 0 is the end of every list. Free slots are a list, too.
@@ -70,14 +69,14 @@ class WaitingLists:
         self._begin()
 
     def in_segment(self, number):
-        """How many of the messages lie in the segment of this number."""
+        """Number of waiting messages in the segment with this number."""
         count = self._in_segments.get(number, 0)
         if number == self._came_number:
             count += self._came_count
         return count - self._went_count if number == self._went_number else count
 
     def oldest(self, groups):
-        """The Group, of the dict ``groups``, that has the oldest message; None without messages."""
+        """The Group with the oldest waiting message, or None. ``groups``: {key: Group}."""
         if self.count == 0:
             self._heads = None
             return None
@@ -95,11 +94,11 @@ class WaitingLists:
                 heapq.heapreplace(self._heads, (self.first(group), key))
 
     def first(self, group):
-        """Location of the group's first message. Requires a message."""
+        """Location of the group's first message. The group must have one."""
         return self._locations[group.head]
 
     def push(self, group, location):
-        """Add a message behind the group's others."""
+        """Add a message at the end of the group's list."""
         slot = self._slot(location)
         if group.count:
             self._next[group.tail] = slot
@@ -111,7 +110,7 @@ class WaitingLists:
         group.line.count += 1
 
     def pop(self, group):
-        """Remove the group's first message and return its location. Requires a message."""
+        """Remove the group's first message and return its location. The group must have one."""
         slot = group.head
         location = self._locations[slot]
         group.head = self._next[slot]
@@ -119,7 +118,7 @@ class WaitingLists:
         return location
 
     def insert(self, group, location):
-        """Add a message at its place by age: fast directly behind the one inserted last, else it searches."""
+        """Add a message in order of location. Fast directly after the last inserted one; else searches."""
         # A channel gives back its messages in order, perhaps thousands of one group.
         before = self._before(group, location)
         if before == group.tail and group.count:
@@ -142,7 +141,7 @@ class WaitingLists:
         return 0
 
     def remove(self, group, location):
-        """Remove a message. Returns False if it is not in the list. Slow: it searches."""
+        """Remove a message. Returns False if the list does not contain it. Slow: searches the list."""
         before = self._before(group, location)
         slot = self._next[before] if before else group.head
         if group.count == 0 or slot == 0 or self._locations[slot] != location:
@@ -157,14 +156,14 @@ class WaitingLists:
         return True
 
     def drain(self, group):
-        """Remove the group's messages, and return their locations as an array."""
+        """Remove all messages of the group. Returns their locations as an array."""
         locations = array("Q")
         while group.count:
             locations.append(self.pop(group))
         return locations
 
     def all(self, group):
-        """The locations of the group's messages, as an array."""
+        """Return the locations of the group's messages as an array."""
         locations = array("Q")
         slot = group.head
         for _ in range(group.count):
@@ -190,7 +189,7 @@ class WaitingLists:
         return self._give_back(slot)
 
     def _before(self, group, location):
-        """The last slot of the group whose location is lower; 0 if there is none."""
+        """Last slot of the group with a lower location; 0 without one."""
         before, slot = 0, group.head if group.count else 0
         if group.near and self._locations[group.near] < location:
             before, slot = group.near, self._next[group.near]
@@ -259,12 +258,13 @@ class WaitingLists:
 
 
 class Line:
-    """The groups that wait for one ``taker``, a consumer or the like, or the free ones, which wait for any.
+    """The ready groups of one consumer, or the free groups, which any consumer may get.
 
-        bound    how many groups are bound to the taker
-        count    how many messages of its groups wait
-        is_due   Lines.due has it
-        _ready   heap of the Groups that are ready, that which waits longest first
+        taker    the consumer; None for the free groups
+        bound    number of groups bound to the consumer
+        count    waiting messages of all its groups
+        is_due   True while the Line is in Lines.due
+        _ready   heap of the ready Groups, the longest wait first
     """
 
     __slots__ = ("taker", "bound", "count", "is_due", "_ready")
@@ -276,20 +276,22 @@ class Line:
         self._ready = []
 
     def first(self):
-        """The ready Group that waits longest; None without one."""
+        """The ready Group that has waited longest, or None."""
         return self._ready[0] if self._ready else None
 
     def add(self, group):
-        """Make a group ready."""
+        """Add a group, which becomes ready."""
         self._ready.append(group)
         return self._rise(len(self._ready) - 1, group)
 
     def moved(self, group, is_earlier):
-        """Note that a ready group waits longer than before (``is_earlier``) or not so long."""
+        """Update the place of a ready group in the heap after a change of its wait. ``is_earlier``: True if
+        the group now counts as waiting longer.
+        """
         return self._rise(group.place - 1, group) if is_earlier else self._sink(group.place - 1, group)
 
     def remove(self, group):
-        """Make a group not ready."""
+        """Remove a group, which is no longer ready."""
         at = group.place - 1
         group.place = 0
         moved = self._ready.pop()
@@ -331,20 +333,18 @@ class Line:
 
 
 def waits_longer(one, other):
-    """True if the first of two groups waits longer."""
     return one.since < other.since or (one.since == other.since and one.number < other.number)
 
 
 class Lines:
-    """Who may take which group of a store next.
+    """Chooses which group of a store each consumer gets next.
 
-        free      the Line of groups that nobody has messages of
-        now       the Line of the taker that is served
-        due       OrderedDict of the Lines to serve: of takers that are not served now, and have ready groups.
-                  A Line leaves it with its last group: takers that only get messages are never served
-        _bound    {taker: its Line}
-        _served   deque of (number, Group) of groups that became free without messages
-        _number   of the last group that was made ready or served
+        free      the Line of the free groups
+        now       the Line of the consumer being served
+        due       OrderedDict of Lines with ready groups whose consumers are to be served
+        _bound    {consumer: its Line}, from the consumer's first group to its last
+        _served   deque of (number, Group) of groups that became free without waiting messages
+        _number   ``Group.number`` given last
     """
 
     __slots__ = ("free", "now", "due", "_bound", "_served", "_number")
@@ -358,7 +358,7 @@ class Lines:
         self._number = 0
 
     def turn_to(self, taker):
-        """Serve ``taker``: groups are bound to it from now on."""
+        """Serve the consumer ``taker`` from now on."""
         if self.now.taker is taker:
             return 0
         if self.now.bound == 0:
@@ -369,7 +369,9 @@ class Lines:
         return 0
 
     def first(self):
-        """The Group that waits longest of the free ones and those of the taker that is served; or None."""
+        """The ready Group that has waited longest, of the free groups and those of the served consumer; or
+        None.
+        """
         free = self.free.first()
         if self.now.count == 0:
             return free
@@ -377,12 +379,12 @@ class Lines:
         return free if own is None or (free is not None and waits_longer(free, own)) else own
 
     def offer(self, taker):
-        """Note that a taker has room. Returns whether it has ready groups."""
+        """Add the consumer's Line to ``due`` if it has ready groups. Returns whether it has any."""
         line = self._bound.get(taker)
         return line is not None and self.note_due(line)
 
     def note_due(self, line):
-        """Have the line's taker served if it has ready groups. Returns whether it has."""
+        """Add the Line to ``due`` if it has ready groups. Returns whether it has any."""
         if line.count == 0 or line.first() is None:
             return False
         if not line.is_due:
@@ -391,24 +393,24 @@ class Lines:
         return True
 
     def next_due(self):
-        """Take the next Line that is due."""
+        """Remove the first Line from ``due`` and return it."""
         line, _ = self.due.popitem(last=False)
         line.is_due = False
         return line
 
     def bound_count(self):
-        """How many groups are bound to takers."""
+        """Number of groups that are bound to consumers."""
         count = 0
         for line in self._bound.values():
             count += line.bound
         return count
 
     def served_count(self):
-        """How many free groups without messages there are, or a little more."""
+        """Upper bound of the number of remembered free groups without messages."""
         return len(self._served)
 
     def bind(self, group):
-        """Bind a free group to the taker that is served."""
+        """Bind a free group to the served consumer."""
         self._move(group, self.now)
         self.now.bound += 1
         return 0
@@ -423,7 +425,7 @@ class Lines:
         return 0
 
     def make_ready(self, group, since):
-        """A group has messages of which the next may be delivered; its wait begins at ``since``."""
+        """Make a group ready for delivery. ``since``: location at which its wait begins."""
         self._number += 1
         group.number = self._number
         is_earlier, group.since = since < group.since, since
@@ -434,14 +436,14 @@ class Lines:
         return self.note(group.line)
 
     def note(self, line):
-        """A group of the line is ready: have its taker served."""
+        """Add a Line with a ready group to ``due``, except the free Line and the served one."""
         if line is not self.free and line is not self.now and not line.is_due:
             line.is_due = True
             self.due[line] = None
         return 0
 
     def note_served(self, group, since):
-        """Remember a free group without messages: its next message is behind what waits already."""
+        """Remember a free group without messages, so that its next message does not overtake others."""
         self._number += 1
         group.number = self._number
         group.since = since
@@ -449,8 +451,8 @@ class Lines:
         return 0
 
     def next_forgotten(self, at_cursor):
-        """Take a free group without messages that need not be remembered, or None: it became free before the
-        message at the location ``at_cursor``, or too many are remembered.
+        """Remove and return a remembered free group that can be forgotten, or None: a group that became free
+        before the location ``at_cursor``, or the oldest if more than SERVED_MAX are remembered.
         """
         while self._served:
             number, group = self._served[0]

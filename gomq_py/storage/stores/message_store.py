@@ -1,10 +1,12 @@
-"""Message store: one queue's messages as a log of segments and the acks beside them.
+"""Message store: keeps one queue's messages in a log of segments, with a file of acks beside each segment.
 
-Used by broker.queues; uses segment and format. append() copies a message in; peek() shows the oldest ready
-message and shift() takes it; delete() acks a taken message, requeue() makes it ready again at its old
-position. A location is a number, and a backlog costs one Segment per 8 MiB. Never switches or flushes:
-durability belongs to storage.flush.group_commit, which a store notifies once per sync if it has something to
-flush. A location (storage.format.record) is returned with each message and identifies it until it is deleted.
+Used by broker.queues; uses segment and format. append() copies a message into the log. peek() shows the
+oldest ready message, and shift() takes it. delete() acks a taken message; requeue() makes it ready again at
+its old position.
+
+A location (storage.format.record) is a number that identifies a message until it is deleted. A backlog costs
+one Segment object per 8 MiB. Never switches, never flushes: the store reports once per flush to
+storage.flush.group_commit that it has unflushed changes.
 """
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import record
@@ -27,12 +29,14 @@ _FROM_REQUEUED = 2
 
 
 class MessageStore(segment_log.SegmentLog):
-    """The messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
+    """Keeps the messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
-    The cursor is at position ``read_at`` of ``read_segment``. Messages behind the cursor are ready, unless
-    they were picked (taken out of order; the segments record that). Messages before the cursor were taken;
-    ``requeued``, a Requeued or None, has the requeued ones. ``_run`` collects acks. ``_noted``:
-    storage.segments.idle watches the store.
+        read_segment    Segment of the read position (the cursor); later messages are ready unless picked,
+                        that is, taken out of order. Earlier messages were taken
+        read_at         position in this segment
+        requeued        the Requeued, which has the messages that came back; or None
+        _run            collects acks until they are written
+        _noted          True while storage.segments.idle watches the store
     """
 
     __slots__ = (
@@ -62,7 +66,6 @@ class MessageStore(segment_log.SegmentLog):
     # the hot verbs, in the order a message meets them
 
     def append(self, message):
-        """Copy the message in and set its location. Raises StoreFull or another StoreError."""
         size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
@@ -80,7 +83,6 @@ class MessageStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def peek(self, message):
-        """Set ``message`` to the oldest ready message. Returns False without one, or while is_waiting()."""
         if self.requeued is not None and self.requeued.heap.count:
             return self._peek_requeued(message)
         segment = self.read_segment
@@ -100,7 +102,6 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def shift(self):
-        """Take the message of the last peek: it becomes unacked."""
         if self._peeked == _FROM_CURSOR:
             self.read_segment.taken += 1
             self.read_segment.taken_bytes += self._peeked_body
@@ -118,7 +119,6 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += self._peeked_body
 
     def is_waiting(self):
-        """True if peek() can show the next message only after a thread has opened or read its file."""
         if self.read_segment is None or (self.requeued is not None and self.requeued.heap.count):
             return False
         recovered = self.read_segment.recovered
@@ -127,23 +127,20 @@ class MessageStore(segment_log.SegmentLog):
         return self.opener is not None and self.opener.is_awaited(self.read_segment)
 
     def shows_recovered(self):
-        """Whether the last peek showed a message that an earlier run delivered and this run has not."""
         return self._peeked == _FROM_CURSOR and self._peeked_count > 0
 
     def postpone(self):
-        """Take the message of the last peek without delivering it or counting a failed delivery."""
         count, entry = self._peeked_count, self._peeked_entry
         self._peeked_count = 0
         self.shift()
         self._have_requeued().counts.put(self._peeked_location, count - 1, entry)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which an earlier run has postponed the peeked message; 0 if not."""
         recovered = self.read_segment.recovered
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message. Its ack joins a run, which is written in write_out() at the latest."""
+        """Remove an unacked message. write_out() writes its ack to the file at the latest."""
         at = record.position_of(location)
         segment = self._run.segment
         if segment is None or segment.number != record.number_of(location):
@@ -173,7 +170,6 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def requeue(self, location):
-        """Make an unacked message ready again, at its old position, with one more failed delivery."""
         segment = self._find(location)
         if segment is None:
             return 0
@@ -190,7 +186,6 @@ class MessageStore(segment_log.SegmentLog):
         return self.requeued
 
     def read(self, location, message):
-        """Set ``message`` to the unacked message at ``location``. Returns False if the store has stopped."""
         segment = self._find(location)
         if segment is None:
             return False
@@ -212,7 +207,7 @@ class MessageStore(segment_log.SegmentLog):
             return None
 
     def write_out(self):
-        """End a batch: write staged messages, acks and the delivered mark, so that they survive a kill."""
+        """End a batch: write messages, acks and the read position to files, so that they survive a kill."""
         if self._staged:
             self._write_staged()
         segment = self._write
@@ -235,7 +230,6 @@ class MessageStore(segment_log.SegmentLog):
     # out of turn
 
     def pick(self, location):
-        """Take a ready message out of order. Returns False if the message is not ready."""
         at = record.position_of(location)
         self._peeked = 0
         self._end_stage()  # may fence the store: then there is nothing to take
@@ -262,7 +256,6 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def unpick(self, location):
-        """Undo pick(): the message is ready, with its earlier count of failed deliveries."""
         at = record.position_of(location)
         segment = self._before_cursor(location)
         if segment is not None and segment.is_picked(at):
@@ -275,7 +268,6 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def wait_until(self, location, count, due_s):
-        """Save for later runs that an unacked message must wait until ``due_s``, in Unix seconds."""
         segment = self._find(location)
         if segment is not None and segment.acks is not None:
             self._have_requeued().wait_until(self, segment, location, count, due_s)
@@ -287,7 +279,6 @@ class MessageStore(segment_log.SegmentLog):
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages, but no unacked messages. Returns the number of dropped messages."""
         self._end_stage()
         count = self.ready_count
         self._peeked = 0
@@ -316,7 +307,6 @@ class MessageStore(segment_log.SegmentLog):
         return count
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, Unix milliseconds; 0 if there is none or unknown."""
         if self.ready_count == 0:
             return 0
         self._end_stage()
@@ -345,14 +335,13 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """A list: element n counts messages with bounds[n - 1] < failed deliveries <= bounds[n]."""
         counted = [0] * (len(bounds) + 1)
         if self.requeued is not None:
             self.requeued.counts.tally(bounds, counted)
         return counted
 
     def adopt(self, segment):
-        """Add a segment of an earlier run. For recovery: oldest segment first, before any other method."""
+        """Add a segment of an earlier run, oldest first. Only for recovery, before any other method."""
         self._segments[segment.number] = segment
         if self._last is None:
             self.read_segment = segment
@@ -372,7 +361,7 @@ class MessageStore(segment_log.SegmentLog):
         return self._last.number, self._last.end
 
     def browsable(self, number):
-        """The first Segment with this number or a higher one that may have ready messages, or None."""
+        """The first Segment, from this number on, that may have ready messages; or None."""
         segment = self._segments.get(number)
         if segment is not None and self.read_segment is not None and number >= self.read_segment.number:
             return segment
@@ -384,18 +373,14 @@ class MessageStore(segment_log.SegmentLog):
     # called by storage.segments.idle
 
     def resting_at(self):
-        """Location of the end of the write segment if the store is empty and has no other segment; otherwise
-        0.
-        """
+        """Location of the log's end if the store is empty and has only its write segment; otherwise 0."""
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when storage.segments.idle no longer watches the store; the store then reports when it is
-        next empty.
-        """
+        """Called when storage.segments.idle stops watching the store, which may then report again."""
         self._noted = False
 
     def give_segment_back(self):
@@ -414,7 +399,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED if the queue grows (records are then written with system calls); else None."""
+        """Kind of files for the next segment: UNCACHED if the queue grows, for writes by system calls."""
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):
@@ -444,7 +429,7 @@ class MessageStore(segment_log.SegmentLog):
             segment_log.SegmentLog._leave_behind(self, segment)
 
     def _finish(self, segment):
-        """Give the files of a fully acked segment, not the write segment, back to the pool."""
+        """Give the files of a fully acked segment back to the pool. Not for the write segment."""
         if self.read_segment is not None and segment.number > self.read_segment.number:
             self._unlink(segment)
         if segment is self._run.segment:
@@ -468,7 +453,7 @@ class MessageStore(segment_log.SegmentLog):
         self._discard(segment)
 
     def _find(self, location):
-        """The open Segment of a location; None if the store was stopped. Raises StoreError."""
+        """Return the open Segment of a location; None if the store was stopped. Raises StoreError."""
         self._end_stage()
         number = record.number_of(location)
         segment = self._segments.get(number)
@@ -483,7 +468,7 @@ class MessageStore(segment_log.SegmentLog):
     # picked messages, which the cursor skips
 
     def _before_cursor(self, location):
-        """The Segment of a location that the cursor has not reached; None if the cursor has passed it."""
+        """Return the Segment of a location that the read position has not reached yet; otherwise None."""
         self._end_stage()
         number = record.number_of(location)
         segment = self._segments.get(number)
@@ -501,7 +486,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Remove a segment ahead of the cursor, whose messages were all picked, from the ``next`` chain."""
+        """Remove a segment with only picked messages from the ``next`` chain ahead of the read position."""
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
@@ -513,7 +498,6 @@ class MessageStore(segment_log.SegmentLog):
     # purge
 
     def _purge_requeued(self):
-        """Drop all requeued messages. A segment without other unacked messages is acked as a whole."""
         self._turn_run_to(None)
         whole, others = self.requeued.empty(self._segments, self._write, self.unacked_count > 0)
         for segment in whole:
@@ -526,7 +510,6 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(location)
 
     def _delete_few(self, segment):
-        """Purge the messages of the cursor's segment that are cheaper to drop one by one."""
         # Those before its last picked message, and a few of the write segment. Otherwise many small purges
         # would fill the acks file with runs.
         while (
@@ -541,7 +524,7 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Count a segment's ready messages as acked; if ``count`` > 0, ack that many from ``start`` on."""
+        """Count a segment's ready messages as acked. With ``count`` > 0, ack the file from ``start`` on."""
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:
@@ -554,7 +537,7 @@ class MessageStore(segment_log.SegmentLog):
     # the cursor
 
     def _advance(self):
-        """Move the cursor to the next ready record. Returns False if none is there or readable yet."""
+        """Move the read position to the next ready record. Returns False if none can be read yet."""
         self._end_stage()
         while self.read_segment is not None:
             segment = self.read_segment
@@ -590,7 +573,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _look_ahead(self, segment):
-        """Have a thread open the next segment if the cursor is past half of this one."""
+        """Have a thread open the next segment if the read position is past half of this one."""
         if self.read_at < segment.end // AHEAD_PART:
             self._ahead_at = segment.end // AHEAD_PART
         else:
@@ -601,8 +584,8 @@ class MessageStore(segment_log.SegmentLog):
             self._ahead_at = min(self._ahead_at, recovered.look_ahead(self, segment, self.read_at))
 
     def _find_recovered(self, segment):
-        """Move the cursor to the next ready record of an earlier run's segment. Returns False at the
-        segment's end, if a thread must read the file first, or after fencing the store.
+        """Move the read position to the next ready record of an earlier run's segment. Returns False at the
+        segment's end, if a thread must read the file first, or after an I/O error.
         """
         recovered = segment.recovered
         try:
@@ -626,13 +609,12 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def write_off(self, segment, lost_count, lost_bytes):
-        """Count missing messages, which seal or acks still counted, as acked."""
+        """Count missing messages, which the segment's stored counts still include, as acked."""
         segment.write_off(lost_count, lost_bytes)
         self.ready_count -= lost_count
         self.ready_bytes -= lost_bytes
 
     def _pass(self, segment):
-        """Move the cursor to the start of the next segment."""
         if segment.acks is not None:
             self._put_delivered(segment)
         self.read_segment = segment.next

@@ -1,9 +1,9 @@
 """Priority store: a message store per priority, for quorum queues and queues with x-max-priority.
 
-Uses message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
-is shown first; within a level messages keep their order. An unused level costs nothing. A quorum queue has a
-message store alone until a message of another priority comes; that store then is level 0, and stays in the
-queue's own folder. Never switches, never flushes.
+Uses message_store. A priority is called a *level*, and locations contain it. The highest level with a ready
+message is read first; messages of one level keep their order. An unused level costs nothing. A quorum queue
+has only a message store until a message of another priority comes. That store then becomes level 0, and stays
+in the queue's own folder. Never switches, never flushes.
 """
 import os
 import re
@@ -17,13 +17,12 @@ _NAME = re.compile(r"level\.(\d{3})")
 
 
 class PriorityStore(_store.Store):
-    """Keeps messages in a MessageStore for each priority, a level. Made by open_priority_store, with_levels.
+    """Keeps messages in a MessageStore per priority (level). Made by open_priority_store and with_levels.
 
-        max_priority    0 to 255; a message's higher priority counts as this
-        default         the priority of messages that name none
-        priorities      the priority of each level, by its number. The default one has level 0, priority 0 has
-                        the level ``default``, and any other level the number of its priority; so these are
-                        also the numbers of levels, by priority
+        max_priority    0 to 255; higher priorities of messages count as this one
+        default         priority of messages without a priority
+        priorities      list: level -> priority, and also priority -> level. Both numbers are equal, except
+                        that the default priority has level 0 and priority 0 has level ``default``
     """
 
     __slots__ = (
@@ -49,7 +48,6 @@ class PriorityStore(_store.Store):
     # the hot verbs
 
     def append(self, message):
-        """Copy the message into the level of its priority and set its location. Raises StoreError."""
         priority = message.priority_or(self.default)
         if priority > self.max_priority:
             priority = self.max_priority
@@ -62,9 +60,6 @@ class PriorityStore(_store.Store):
         self._raise_top(priority)
 
     def name_at_once(self):
-        """Have new files of level 0 renamed into its folder before they are used, so that its appends survive
-        a kill.
-        """
         if not self.is_named_at_once:
             self.is_named_at_once = True
             store = self._levels[self.default]
@@ -72,20 +67,20 @@ class PriorityStore(_store.Store):
         return 0
 
     def place_of(self, size):
-        """Position of a record of ``size`` bytes on level 0, if appended next. Makes the level if missing."""
+        """Location on level 0 at which a record of ``size`` bytes would be appended next."""
         store = self._levels[self.default]
         if store is None:
             store = self._level(self.default)
         return store.place_of(size)
 
     def has_record(self, place, came_ms):
-        """Whether a message lies, or was acked, at ``place``, a position of level 0 from place_of()."""
+        """Whether the record at ``place``, a location from place_of(), is complete or was acked."""
         store = self._levels[self.default]
         return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
-        """Set ``message`` to the oldest ready message of the highest level with ready messages. Returns False
-        if no message is ready, or while is_waiting().
+        """Set ``message`` to the oldest ready message of the highest level that has any. Returns False if no
+        message is ready, or while is_waiting().
         """
         while True:
             store = self._levels[self._top]
@@ -106,7 +101,6 @@ class PriorityStore(_store.Store):
             self._top -= 1
 
     def shift(self):
-        """Take the message of the last peek: it becomes unacked."""
         store = self._shown
         if store is None:
             raise StoreError(self.folder, 0, "shift without peek")
@@ -118,7 +112,6 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def is_waiting(self):
-        """True if peek() can show the next message only after a thread has opened or read its file."""
         for priority in range(self._top, -1, -1):
             store = self._levels[priority]
             if store is not None and store.ready_count:
@@ -126,17 +119,14 @@ class PriorityStore(_store.Store):
         return False
 
     def open_aside(self):
-        """Have threads open closed segments from now on; peek() returns False meanwhile."""
         self._opens_aside = True
         for store in self._used:
             store.open_aside()
 
     def shows_recovered(self):
-        """Whether the last peek showed a message that an earlier run delivered and this run has not."""
         return self._shown is not None and self._shown.shows_recovered()
 
     def postpone(self):
-        """Take the message of the last peek without delivering it or counting a failed delivery."""
         store, self._shown = self._shown, None
         self._take_off(store)
         try:
@@ -145,21 +135,15 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which an earlier run has postponed the peeked message; 0 if not."""
         return self._shown.peeked_due_s(now_s)
 
     def wait_until(self, location, count, due_s):
-        """Save for later runs that an unacked message must wait until ``due_s``, in Unix seconds."""
         return self._of(location).wait_until(location, count, due_s)
 
     def excuse(self, location, more):
-        """Save that ``more`` deliveries (0 or 1) of a taken or peeked message were no failures. Returns how
-        many of its deliveries were none.
-        """
         return self._of(location).excuse(location, more)
 
     def delete(self, location):
-        """Remove an unacked message for good."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -168,7 +152,6 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def requeue(self, location):
-        """Make an unacked message ready again, at its old position in its level."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -178,7 +161,6 @@ class PriorityStore(_store.Store):
         self._raise_top(self.priorities[record.level_of(location)])
 
     def pick(self, location):
-        """Take a ready message of any level out of order. Returns False if the message is not ready."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -187,7 +169,6 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def unpick(self, location):
-        """Undo pick(): the message is ready, with its earlier count of failed deliveries."""
         store = self._of(location)
         self._take_off(store)
         try:
@@ -197,26 +178,22 @@ class PriorityStore(_store.Store):
         self._raise_top(self.priorities[record.level_of(location)])
 
     def read(self, location, message):
-        """Set ``message`` to the unacked message at ``location``. Returns False if the store has stopped."""
         return self._of(location).read(location, message)
 
     def body_file(self, message):
         return self._of(message.location).body_file(message)
 
     def write_out(self):
-        """End a batch: all changes so far, of all levels, survive a kill of the process."""
         for store in self._used:
             store.write_out()
 
     def mark(self):
-        """Have the committer flush the acks of every level at its next sync."""
         for store in self._used:
             store.mark()
 
     # the slow verbs
 
     def purge(self):
-        """Drop the ready messages of all levels. Returns the number of dropped messages."""
         count = 0
         for store in self._used:
             self._take_off(store)
@@ -227,14 +204,12 @@ class PriorityStore(_store.Store):
         return count
 
     def close(self):
-        """Refuse all further calls, and close all levels. Their files stay."""
         if self.failure is None:
             self.failure = StoreClosed(self.folder, 0, "the store is closed")
             for store in self._used:
                 store.close()
 
     def delete_files(self):
-        """Stop the store and remove its files."""
         self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
@@ -244,14 +219,12 @@ class PriorityStore(_store.Store):
             self.committer.mark_folder(os.path.dirname(self.folder))
 
     def forget_files(self):
-        """Stop the store; the caller removes its folder."""
         self.listener = None
         self.failure = StoreClosed(self.folder, 0, "the store is deleted")
         for store in self._used:
             store.forget_files()
 
     def fence(self, error):
-        """Stop all levels: an I/O error on one level is an error of the whole store."""
         if self.failure is not None:
             return
         self.failure = StoreClosed(self.folder, 0, f"closed after an error: {error}")
@@ -261,7 +234,7 @@ class PriorityStore(_store.Store):
             self.listener.store_fenced(self, error)
 
     def adopt_level(self, number, store):
-        """Add the store of a level that has messages already."""
+        """Add the store of a level, which has messages already."""
         priority = self.priorities[number]
         store.listener = self
         self._levels[priority] = store
@@ -270,7 +243,6 @@ class PriorityStore(_store.Store):
         self._raise_top(priority)
 
     def hand_over(self, pool, committer):
-        """Use this pool and committer for all levels from now on, instead of a thread's stand-ins."""
         _store.Store.hand_over(self, pool, committer)
         for store in self._used:
             store.hand_over(pool, committer)
@@ -278,17 +250,13 @@ class PriorityStore(_store.Store):
     # called by Browser and metrics
 
     def browsed(self):
-        """The MessageStores of the levels in use as a tuple, the highest priority first."""
+        """The MessageStores of the levels in use, as a tuple, highest priority first."""
         return tuple(filter(None, reversed(self._levels)))
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, Unix milliseconds; 0 if there is none or unknown."""
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries: element n counts messages with more than ``bounds[n - 1]`` and at
-        most ``bounds[n]``; the last element counts messages above all bounds.
-        """
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
             counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]
@@ -297,23 +265,22 @@ class PriorityStore(_store.Store):
     # called by levels
 
     def store_fenced(self, store, error):
-        """Called by a level that was fenced: fences all levels."""
+        """Stop all levels. Called by a level that has stopped after an I/O error."""
         self.fence(error)
 
     def segment_opened(self, store):
-        """Called by a level whose reader can go on: informs the listener."""
+        """Report to the listener that reading can continue. Called by a level."""
         if self.listener is not None:
             self.listener.segment_opened(self)
 
     def record_damaged(self, store, path, start, end, count):
-        """Called by a level with a damaged record: informs the listener."""
+        """Report a damaged record to the listener. Called by a level."""
         if self.listener is not None:
             self.listener.record_damaged(self, path, start, end, count)
 
     # levels
 
     def _level(self, priority):
-        """Create the store of a priority's level, at its first use."""
         if self.failure is not None:
             raise self.failure
         number = self.priorities[priority]
@@ -330,7 +297,7 @@ class PriorityStore(_store.Store):
         return store
 
     def _of(self, location):
-        """The level that has the message of this location. Raises StoreError for an unused level."""
+        """The MessageStore of this location. Raises StoreError for an unused level."""
         number = record.level_of(location)
         store = self._levels[self.priorities[number]] if number <= self.max_priority else None
         if store is None:
@@ -338,7 +305,6 @@ class PriorityStore(_store.Store):
         return store
 
     def _raise_top(self, priority):
-        """A message of this priority is ready: let peek() begin at its level or a higher one."""
         if priority > self._top:
             self._top = priority
 
@@ -365,9 +331,8 @@ def open_priority_store(
     folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
     listener=None,
 ):
-    """Create a store in the folder, or open the levels that an earlier run left there.
-
-    Returns (PriorityStore, RecoveryReport). Raises StoreError if the disk cannot be read.
+    """Create a store in the folder, or open the levels that an earlier run left there. Returns
+    (PriorityStore, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = PriorityStore(
         folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener
@@ -384,8 +349,8 @@ def open_priority_store(
 
 
 def with_levels(store, max_priority, default):
-    """Return a PriorityStore that has the messages of ``store``, a MessageStore, on level 0. Locations, and
-    the message of a last peek, stay valid.
+    """Return a PriorityStore with the messages of ``store``, a MessageStore, on level 0. Locations, and the
+    message of the last peek, stay valid.
     """
     made = PriorityStore(
         store.folder, store.files, store.pool, store.committer, store.incarnation, max_priority,
@@ -400,10 +365,8 @@ def with_levels(store, max_priority, default):
 def open_with_levels(
     folder, files, pool, committer, incarnation, max_priority, default, segment_bytes=8388608, durable=True,
 ):
-    """Open a MessageStore or, if an earlier run left messages with priorities, a PriorityStore that
-    with_levels() has made of it.
-
-    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
+    """Open a MessageStore, or the PriorityStore that with_levels() has made of it in an earlier run. Returns
+    (store, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store, report = open_store(folder, files, pool, committer, incarnation, segment_bytes, durable)
     numbers = [
@@ -417,7 +380,6 @@ def open_with_levels(
 
 
 def _open_levels(store, numbers):
-    """Open the stores of these levels, and add them. Returns their RecoveryReports."""
     reports = []
     for number in numbers:
         level, report = open_store(
@@ -439,7 +401,7 @@ def _sum(reports):
 
 
 def _levels_of(folder, max_priority, listed):
-    """Numbers of the levels that have a folder, or that the last orderly stop ``listed`` with messages."""
+    """Numbers of the levels that have a folder or that the last normal stop listed with messages."""
     names = os.listdir(folder) if os.path.isdir(folder) else ()
     found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
     return [
@@ -449,5 +411,4 @@ def _levels_of(folder, max_priority, listed):
 
 
 def _is_used(folder, listed):
-    """False for the folder of a level whose files are all gone in order."""
     return folder in listed or bool(os.listdir(folder))

@@ -1,10 +1,10 @@
-"""Recovery: opens a queue's store as the last run left it, whether that run stopped, was killed or lost
-power.
+"""Recovery: opens a queue's store after a normal stop, a kill or a power failure.
 
-Called once per queue at boot, before any other access to its folder. Each segment is checked by itself: the
-heads of its two files, its seal (closing counts) or else its records; then its acks. Recovery only writes
-again what it has read (bytes that may not be on the disk, a seal, acks over damage), so a crash during
-recovery changes nothing for the next one. May block: only for boot and ``queue.declare`` of a left-over name.
+Called once per queue at boot, before any other access to the queue's folder. Each segment is checked by
+itself: the heads of its two files, then its seal (closing counts), or every record if there is no valid seal,
+then its acks. Recovery only writes again what it has read: bytes that may not be on the disk, a seal, acks
+over damage. So a crash during recovery changes nothing for the next one. May block: only for boot and for
+``queue.declare`` of a name whose folder was left over.
 """
 import os
 import re
@@ -36,9 +36,9 @@ class RecoveryReport(NamedTuple):
 
         ready_count    ready messages
         scanned        segments that were read record by record
-        lost           damaged records that were once flushed
+        lost           damaged records that had been flushed
         removed        paths of removed files
-        gone           paths of msgs files that the last run left and that are missing
+        gone           paths of missing msgs files, which the last run left
         gone_count     messages in these files
     """
 
@@ -54,9 +54,8 @@ def open_store(
     folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None,
     make=MessageStore,
 ):
-    """Create a queue's store, or open the store that an earlier run left in the folder. ``make``: the class.
-
-    Returns (MessageStore, RecoveryReport). Raises StoreError if the disk cannot be read.
+    """Create a queue's store, or open the store that an earlier run left in the folder. ``make``: class of
+    the store. Returns (MessageStore, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = make(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
     if not durable:
@@ -68,7 +67,7 @@ def open_store(
 
 
 class Recovery:
-    """Opens one queue's store; the subclass StreamRecovery opens a stream's."""
+    """Opens one queue's store. The subclass StreamRecovery opens a stream's store."""
 
     def __init__(self, store):
         self.store = store
@@ -99,11 +98,11 @@ class Recovery:
         return self._report()
 
     def _names(self):
-        """Names of the files in the store's folder; empty if there is no folder."""
+        """Names of the files in the store's folder; empty without a folder."""
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Count the messages of segments that the last orderly stop listed and that are not ``present``."""
+        """Count the messages of segments that the last normal stop listed and that are not ``present``."""
         # New segments get higher numbers than missing ones and all ``numbers`` in use, because a missing file
         # may be restored later.
         listed = self._counts_listed()
@@ -114,7 +113,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """Return {segment number: messages left} of the last orderly stop; empty if unknown."""
+        """Return {segment number: unacked messages} from the last normal stop; empty if unknown."""
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
@@ -125,7 +124,7 @@ class Recovery:
         )
 
     def _open_pair(self, number, has_acks):
-        """Check a segment's files and add it to the store, or remove them if it has no unacked message."""
+        """Check a segment's two files. Add the segment to the store; without unacked messages, remove it."""
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
         acks = None
@@ -167,8 +166,8 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The Head of the msgs file; if it is unreadable, rebuilt from the acks file's head. None if the msgs
-        file is another segment's, or neither head is usable.
+        """Return the Head of the msgs file, rebuilt from the acks file's head if the first is unreadable.
+        None if the msgs file belongs to another segment, or if neither head is usable.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
         if (
@@ -191,7 +190,7 @@ class Recovery:
         return head
 
     def _sound_acks(self, number, acks_head, acks):
-        """Give the acks file a valid head and room for all acks, or create it. Returns the open file."""
+        """Create or repair the acks file: a valid head and space for all acks. Returns the open file."""
         # Entries written under another head have wrong checksums from then on.
         path = self.store.path_of("acks", number)
         size = record.capacity_for(acks_head.capacity, acks_head.version)
@@ -257,8 +256,8 @@ class Recovery:
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
     def _scan(self, segment, head, missing=None):
-        """Check every record of a segment that has no seal, or ends before its seal ``missing`` says; then
-        flush and seal it. New records get higher ordinals than the missing records.
+        """Check every record of a segment without valid closing counts (seal), then flush and seal it.
+        ``missing``: a seal that counts more records than the file has, whose ordinals are not used again.
         """
         # At a promoted follower's boot all segments are flushed and sealed together (unsealed).
         unsealed = self.store.pool.boot.unsealed
@@ -303,7 +302,7 @@ class Recovery:
         self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
 
     def _report_missing(self, segment, seal):
-        """Log that a msgs file is shorter than its seal says: it was cut while no broker ran."""
+        """Log that a msgs file is shorter than its closing counts say: it was cut while no broker ran."""
         lost = max(0, seal.records - segment.count)
         self.lost += lost
         LOG.error(
@@ -314,7 +313,7 @@ class Recovery:
     # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove or keep files that are no segment of this queue."""
+        """Remove files that are no segment of this queue. Keep those with messages under another name."""
         # Removed are files of an earlier queue of this name, or without content, as a crash leaves them.
         # Files with unreadable heads, or in which the last run left messages, are renamed and kept; files
         # with messages of another queue are moved into set-aside/.
@@ -342,7 +341,7 @@ class Recovery:
         return os.path.join(self.store.folder, name)
 
     def _set_foreign_aside(self, msgs, acks):
-        """Move the files into set-aside/ if the msgs file holds unacked messages of another segment. Returns
+        """Move the files into set-aside/ if the msgs file has unacked messages of another segment. Returns
         whether they were moved.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
@@ -364,7 +363,6 @@ class Recovery:
         return True
 
     def _count_left(self, head, msgs, acks):
-        """Number of messages in an msgs file that the acks file does not ack."""
         self.files.read_through(msgs)
         runs = array("Q")
         twin = head.twin(head_format.ACKS_MAGIC)
@@ -384,7 +382,7 @@ class Recovery:
         return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
-        """Log that the acks file was removed while no broker ran. Silent after a loss of power."""
+        """Log that the acks file was removed while no broker ran. Silent after a power failure."""
         # The broker removes an acks file after the msgs file, never before. After a loss of power a new
         # file's name may not have been flushed.
         if self.store.pool.last_end == POWER_LOST:
@@ -398,7 +396,7 @@ class Recovery:
             )
 
     def _unreadable_acks(self, acks):
-        """Content of an acks file whose head is unreadable after an orderly stop; otherwise None."""
+        """Content of an acks file whose head is unreadable after a normal stop; otherwise None."""
         # After a crash always None: the file may have been recycled just then.
         if self.listed is None or acks is None:
             return None
@@ -406,7 +404,7 @@ class Recovery:
         return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
 
     def _keep_settled(self, number, msgs, acks):
-        """Rename and keep a segment that has unreadable acks and, by the last run's list, no message."""
+        """Rename and keep a segment with unreadable acks that had no message left at the last normal stop."""
         # All were acked, unless somebody has restored the file.
         kept = []
         for file in (msgs, acks):
@@ -420,7 +418,7 @@ class Recovery:
         )
 
     def _report_damaged_acks(self, segment, unreadable):
-        """Log that acks of an orderly stopped run are unreadable or missing, and copy the file."""
+        """Log that acks are unreadable or missing after a normal stop, and copy the acks file."""
         # The last run's list of segments tells how many acked messages are ready again.
         left = None if self.listed is None else self.listed.counts.get(segment.number)
         back = 0 if left is None else segment.count - segment.acked - left
@@ -453,7 +451,7 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """Remove an acks file without msgs file."""
+        """Remove an acks file that has no msgs file."""
         # If the segment had messages at the last orderly stop, their loss is logged and the acks file set
         # aside.
         path = self.store.path_of("acks", number)
@@ -474,7 +472,7 @@ class Recovery:
 
 
 def _joined(damaged):
-    """Merge adjacent parts in ``damaged``, a sorted list of (start, end, records lost); return a copy."""
+    """Merge adjacent entries of a sorted list of (start, end, records lost). Returns a new list."""
     joined = []
     for start, end, count in damaged:
         if joined and joined[-1][1] == start:
@@ -485,7 +483,7 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Whether the seals' counts are possible: records fit in the file, and at most all records are acked."""
+    """Whether the counts in two seals are possible for the size of the file and for each other."""
     # Their checksums are right, but another program may have written them.
     room = seal.end - head_format.HEAD_BYTES
     if seal.records * LEAST_BYTES > room or seal.records * _LEAST_BESIDE + seal.body_bytes > room:

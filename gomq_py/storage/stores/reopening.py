@@ -1,8 +1,8 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
-Used by the queue factory; uses recovery. Recovery scans, reads and flushes, which takes seconds for a long
-queue. The thread must not call pool, committer and register of files, which are the hub's: the calls are
-recorded, and made in the hub after recovery.
+Used by the queue factory; uses recovery, which takes seconds for a long queue. Pool, committer and register
+of files belong to the event loop's thread. The recovery thread only records its calls to them. They are made
+in the event loop after recovery.
 """
 import copy
 
@@ -10,8 +10,8 @@ from gomq_py.hub.threads import in_thread
 
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):
-    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``, such as
-    recovery.open_store. Returns its result, (store, report). Raises OSError, StoreError. May switch.
+    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``. ``opening``: for
+    example recovery.open_store. Returns its result, (store, report). Raises OSError, StoreError. May switch.
     """
     laters = _Laters(files, pool, committer)
     try:
@@ -24,7 +24,7 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """Do open_in_thread() without a switch: calls ``done(store, report, error)`` in the hub at the end."""
+    """Do open_in_thread() without a switch; calls ``done(store, report, error)`` in the event loop."""
     laters = _Laters(files, pool, committer)
 
     def opened(result, error):
@@ -41,7 +41,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 class _Laters:
-    """Stand-ins for files, pool and committer, which record calls, for use in a thread."""
+    """Stand-ins for files, pool and committer, for use in a thread. They record calls."""
 
     def __init__(self, files, pool, committer):
         self._hubs = pool, committer
@@ -54,14 +54,14 @@ class _Laters:
         self.committer = Later(committer, "enabled", "begun")
 
     def tell(self):
-        """In the hub: report the thread's changes of files to the replicators."""
+        """Report the thread's changes of files to the replicators. Call in the event loop."""
         # Also if recovery has failed.
         if self.files.register is not self._register:
             self.files.register.catch_up()
             self.files.register = self._register  # the store goes on with these Files
 
     def hand_over(self, store):
-        """Give the store the hub's own objects, and make the recorded calls."""
+        """Give the store the real objects, and make the recorded calls. Call in the event loop."""
         self.tell()
         store.hand_over(*self._hubs)
         self.pool.catch_up()
@@ -69,9 +69,8 @@ class _Laters:
 
 
 class Later:
-    """Stand-in, in a thread, for an object of the hub: records all method calls, to be made later.
-
-    The attributes ``known`` are copied from the object, and can be read in the thread.
+    """Stand-in, in a thread, for an object of the event loop. Records all method calls, to be made later. The
+    attributes ``known`` are copied from the object, so that the thread can read them.
     """
 
     def __init__(self, target, *known, **replaced):
@@ -88,7 +87,7 @@ class Later:
         return call
 
     def catch_up(self):
-        """In the hub: make the recorded calls."""
+        """Make the recorded calls. Call in the event loop."""
         for verb, arguments, options in self._calls:
             getattr(self._target, verb)(*arguments, **options)
 
@@ -99,18 +98,18 @@ class LaterRegister(Later):
     replicators = True  # somebody is told, later
 
     def id_of(self, path):
-        """Return 0: the file of a path is looked up when changes are reported."""
+        """Return 0. The file of the path is looked up when its changes are reported."""
         return 0
 
     def appended(self, file, start, end):
-        """Record a change of [start, end). The content at the recovery's end is reported."""
+        """Record that [start, end) of a file changed. The content at the end of recovery is reported."""
         file.retain()
         self._calls.append(("overwritten", (file, start, end), {}))
 
     overwritten = appended
 
     def catch_up(self):
-        """Make the recorded calls, in the hub. Of a file cut meanwhile, only the rest is reported."""
+        """Make the recorded calls in the event loop. Ranges that were cut off meanwhile are left out."""
         for verb, arguments, _ in self._calls:
             if verb != "overwritten":
                 getattr(self._target, verb)(*arguments)

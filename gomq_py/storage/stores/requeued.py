@@ -1,8 +1,8 @@
-"""Requeued messages: keeps the locations of messages to redeliver in order, how often they came back, and how
-often without a failure.
+"""Requeued messages: keeps the locations of messages to redeliver, in order, and counts their failed
+deliveries.
 
-Typed arrays hold locations and counts, without an object per message. A message_store makes a Requeued if
-needed.
+Also counts deliveries that were excused, that is, are no failures. Locations and counts lie in typed arrays,
+without a Python object per message. A message_store makes a Requeued when it needs one.
 """
 from array import array
 
@@ -21,7 +21,7 @@ FIRST_SLOTS = 16
 
 
 class LocationHeap:
-    """A binary heap of locations, the lowest (oldest message) first. 8 octets each."""
+    """A binary heap of locations, the lowest (oldest message) first. Takes 8 bytes per location."""
 
     __slots__ = ("count", "_items", "_room")
 
@@ -31,11 +31,10 @@ class LocationHeap:
         self._items = array("Q", bytes(8 * FIRST_SLOTS))
 
     def first(self):
-        """The lowest location. Call this only if ``count`` is not 0."""
+        """The lowest location. The heap must not be empty."""
         return self._items[0]
 
     def push(self, location):
-        """Add a location."""
         if self.count == self._room:
             self._resize(self._room * 2)
         at = self.count
@@ -43,7 +42,7 @@ class LocationHeap:
         return self._sift_up(at, location)
 
     def pop(self):
-        """Remove and return the lowest location. Call this only if ``count`` is not 0."""
+        """Remove and return the lowest location. The heap must not be empty."""
         lowest = self._items[0]
         self.count -= 1
         if self.count:
@@ -53,12 +52,12 @@ class LocationHeap:
         return lowest
 
     def remove(self, location):
-        """Remove a location, which must be in the heap. Slow: it searches."""
+        """Remove a location, which must be in the heap. Slow: searches the heap."""
         found = self.discard(location)
         assert found, location
 
     def discard(self, location):
-        """Remove a location. Returns False if it is not in the heap. Slow: it searches."""
+        """Remove a location. Returns False if it is not in the heap. Slow: searches the heap."""
         at = 0
         while at < self.count and self._items[at] != location:
             at += 1
@@ -75,7 +74,7 @@ class LocationHeap:
         return True
 
     def by_segment(self):
-        """Return {segment number: number of locations in the heap}, for locations of one level."""
+        """Return {segment number: number of locations}. All locations must have one priority level."""
         counted = {}
         number = count = 0
         for at in range(self.count):
@@ -90,7 +89,7 @@ class LocationHeap:
         return counted
 
     def snapshot(self):
-        """All locations as an array, unsorted."""
+        """Return all locations as an array, unsorted."""
         locations = array("Q")
         locations.frombytes(memoryview(self._items[:self.count]).cast("B"))
         return locations
@@ -125,8 +124,8 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """Hash table: location of a message -> its failed deliveries, and the index + 1 of its COUNT entry in the
-    acks file (0: none).
+    """Hash table from the location of a message to its failed deliveries and its COUNT entry. The COUNT entry
+    is the place of the count in the acks file, as index + 1; 0: none.
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -146,7 +145,7 @@ class DeliveryCounts:
         return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
 
     def put(self, location, failed, entry):
-        """Set a message's failed deliveries, and the index + 1 of its COUNT entry (0: none)."""
+        """Set a message's failed deliveries, and index + 1 of its COUNT entry in the acks file (0: none)."""
         at = self._slot(location)
         if self._keys[at] == 0:
             if (self.count + 1) * 3 > (self._mask + 1) * 2:
@@ -157,7 +156,7 @@ class DeliveryCounts:
         self._values[at] = failed << 32 | entry
 
     def discard(self, location):
-        """Remove a location, if it is in the table."""
+        """Remove a location if it is in the table."""
         at = self._slot(location)
         if self._keys[at] == 0:
             return 0
@@ -177,9 +176,7 @@ class DeliveryCounts:
         return 0
 
     def tally(self, bounds, counted):
-        """Add the messages to the histogram ``counted``: element n counts messages with more than ``bounds[n
-        - 1]`` and at most ``bounds[n]`` failed deliveries; the last element counts messages above all bounds.
-        """
+        """Add all messages to the histogram ``counted`` of failed deliveries; see Store.failed_deliveries."""
         for at in range(self._mask + 1):
             if self._keys[at]:
                 failed = self._values[at] >> 32
@@ -194,7 +191,7 @@ class DeliveryCounts:
         return (location * 0x61C88647 >> 32) & self._mask
 
     def _slot(self, location):
-        """The slot that has the location or the empty slot for it."""
+        """The slot that has the location, or an empty slot for it."""
         at = self._home(location)
         while self._keys[at] != 0 and self._keys[at] != location:
             at = (at + 1) & self._mask
@@ -216,8 +213,8 @@ class DeliveryCounts:
 
 
 class Requeued:
-    """The requeued messages of one store. ``heap``: locations of ready messages; ``counts``: failed
-    deliveries of ready and unacked messages.
+    """The requeued messages of one store. ``heap``: LocationHeap of the ready ones. ``counts``: failed
+    deliveries of ready and unacked messages. ``excused``: deliveries of these messages that were no failures.
     """
 
     __slots__ = ("heap", "counts", "excused")
@@ -233,12 +230,11 @@ class Requeued:
         self.heap.push(location)
 
     def forget(self, location):
-        """Drop the counts of a message."""
         self.counts.discard(location)
         self.excused.discard(location)
 
     def excuse(self, log, segment, location, more):
-        """Add ``more`` to the saved count of a message's deliveries that were no failures. Returns it."""
+        """Add ``more`` to the saved number of a message's deliveries without failure. Returns the sum."""
         count, entry = self.excused.get(location), self.excused.get_entry(location)
         if count == 0 and segment.recovered is not None:
             count, entry = segment.recovered.excused_before(record.position_of(location))
@@ -250,7 +246,7 @@ class Requeued:
         return count
 
     def take(self, location):
-        """Remove the message of the last peek from the ready messages."""
+        """Remove a ready message that was peeked."""
         # Another message may be the first by now.
         if self.heap.first() == location:
             self.heap.pop()
@@ -258,12 +254,12 @@ class Requeued:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Remove any message from the ready messages. Returns False if it is not ready."""
+        """Remove any ready message. Returns False if the message is not ready."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):
-        """Save that a message is being delivered: if the process dies now, the next run counts a failed
-        delivery. ``log``: the store; ``failed``, ``entry``: see DeliveryCounts.
+        """Save that a message is being delivered, so that a crash now counts as a failed delivery. ``log``:
+        the store. ``failed``, ``entry``: values for DeliveryCounts.put().
         """
         if segment.acks is not None:
             entry = self._write_count(log, segment, location, failed + 1, entry, -1, record.COUNT)
@@ -276,8 +272,8 @@ class Requeued:
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due, kind):
-        """Write failed deliveries into the acks file, which grows if necessary. Arguments and result as
-        Segment.put_count.
+        """Write a count of deliveries into the acks file, which grows if necessary. Arguments and result are
+        those of Segment.put_count.
         """
         if (entry == 0 or due >= 0) and segment.spare_entries() < (2 if due < 0 else 3):
             try:
@@ -294,9 +290,10 @@ class Requeued:
         return written or entry
 
     def empty(self, segments, write, keeps_counts):
-        """Remove all ready messages, for a purge. Returns (Segments that the purge drops as a whole; sorted
-        locations of the other ready messages). ``write``: the write segment. ``keeps_counts``: keep the
-        failed deliveries of messages that are not ready.
+        """Remove all ready messages, for a purge.
+
+        Returns (Segments that can be dropped as a whole, sorted locations of the other ready messages).
+        ``write``: the write segment. ``keeps_counts``: keep the failed deliveries of unacked messages.
         """
         heap, self.heap = self.heap, LocationHeap()
         whole = {}

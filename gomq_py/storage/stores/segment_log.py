@@ -1,8 +1,9 @@
 """Segment log: manages the files of one store's segments.
 
-Begins new segments, marks them for the committer to flush, seals segments (writes their closing counts),
-closes them, and returns files to the pool. Used by message_store and stream_store, which decide what is
-written. Open segments are mapped; those between reader and writer are closed. Never switches or flushes.
+Begins segments, reports them to the group commit for flushing, seals them (writes their closing counts),
+closes them, and returns their files to the pool. Base of message_store and stream_store, which decide what is
+written. Segments in use are mapped into memory; segments between reader and writer are closed. Never
+switches, never flushes.
 """
 import os
 from functools import partial
@@ -38,14 +39,14 @@ MARK_EVERY = 0.125
 
 
 class SegmentLog(_store.Store):
-    """Base of stores whose messages lie in segments. Subclasses decide what is written, and implement
-    ``write_out`` and ``_is_idle``.
+    """Base of stores that keep their messages in segments. Subclasses implement ``write_out`` and
+    ``_is_idle``.
 
         _segments       {number: Segment}, linked by ``next``
-        _last           the newest Segment
+        _last           the newest Segment, or None
         _write          the Segment being written, or None
         _staged         bytes of records in the pool's write buffer (Stage), which belong at ``_write.end``
-        _last_staged    where the last record begins in these bytes
+        _last_staged    position of the last of these records in the buffer
     """
 
     __slots__ = (
@@ -75,30 +76,30 @@ class SegmentLog(_store.Store):
         self._is_unawaited = False
 
     def open_aside(self):
-        """Have threads open closed segments, for readers that can wait. Such a reader gets no message of a
-        segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments, for readers that can wait. Such a reader gets messages of the
+        segment after the call of ``listener.segment_opened(store)``.
         """
         if self.opener is None:
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Make confirms not wait for the flush of later appends, unless mark() is called."""
+        """Do not make confirms wait for the flush of later appends, except after mark()."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
-        """Set the parent folder. The store creates it together with its own folder."""
+        """Set the parent folder, which the store creates together with its own folder."""
         self._outer = folder
 
     def begin_behind(self, number):
-        """Give new segments higher numbers than ``number``."""
+        """Give new segments numbers above ``number``."""
         # Positions must not be reused, and an acks file of this number may exist.
         self._next_number = number + 1
 
     # its end
 
     def close(self):
-        """Refuse all further calls; the files stay. The files are sealed and closed at once or, if something
-        is not flushed, after the next sync.
+        """Refuse all further calls. The files are sealed (get their closing counts) and closed at once or, if
+        they have unflushed changes, after the next flush.
         """
         # committer.stop() waits for that sync.
         self.write_out()  # may fence
@@ -123,16 +124,13 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of this store's folder, once the store is closed; None if the store has no segments, or
-        was fenced.
-        """
+        """The segment_list.Listed of the closed store. None without segments, or if an error stopped it."""
         if self._fenced or not self._segments:
             return None
         left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}
         return Listed({number: count for number, count in left.items() if count > 0})
 
     def delete_files(self):
-        """Stop the store and remove its files."""
         self.listener = None  # store and listener hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = False
@@ -159,7 +157,7 @@ class SegmentLog(_store.Store):
         self.pool.forget(self.folder)
 
     def fence(self, error):
-        """Stop the store after an I/O error: the disk's content is unknown until a restart has read it."""
+        """Stop the store after an I/O error. The disk's content is unknown until a restart has read it."""
         if self.failure is not None and not self._closing:
             return
         try:
@@ -188,15 +186,15 @@ class SegmentLog(_store.Store):
     # place of the next message, for records elsewhere
 
     def place_of(self, size):
-        """The location (of level 0) that a record of ``size`` bytes gets if it is appended next."""
+        """Location, on priority level 0, at which a record of ``size`` bytes would be appended next."""
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             return record.location_of(0, self._next_number, HEAD_BYTES)
         return record.location_of(0, segment.number, segment.end + self._staged)
 
     def has_record(self, place, came_ms):
-        """Whether the record of a message lies at ``place``, a location from place_of(), or was acked there.
-        ``came_ms``: the message's timestamp, 0: any.
+        """Whether the message record at ``place``, a location from place_of(), exists or was acked.
+        ``came_ms``: the message's timestamp; 0: any.
         """
         # The pool takes a segment back once all its messages are acked. So a missing segment counts as acked
         # if a later one exists, unless the power has failed.
@@ -211,9 +209,7 @@ class SegmentLog(_store.Store):
         return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
     def _is_whole(self, segment, at, came_ms):
-        """Whether a complete record begins at ``at``. Blocks. Fences the store if the disk cannot read the
-        record.
-        """
+        """Whether a complete record begins at ``at``. Blocks. Stops the store if the disk cannot be read."""
         # A kill while a body is copied leaves a valid header and an invalid body.
         was_open = segment.is_open
         try:
@@ -234,7 +230,7 @@ class SegmentLog(_store.Store):
     # flushes
 
     def mark(self):
-        """Have everything written so far, acks too, flushed by the committer's next sync."""
+        """Request a flush of everything written so far, including acks, by the next group commit."""
         # For a commit of a transaction, or an operator's request.
         self.write_out()
         if self._unsynced:
@@ -243,7 +239,9 @@ class SegmentLog(_store.Store):
     # called by storage.flush.group_commit
 
     def sync_files(self, acks_too):
-        """The list of Files that the sync beginning now must flush. Raises StoreClosed after a fence."""
+        """Return the list of Files that the present flush must cover. Raises StoreClosed if the store has
+        stopped. ``acks_too``: include the acks of segments in use.
+        """
         self.write_out()  # before the check for a fence, because it may fence
         if self._fenced:
             raise self.failure
@@ -269,7 +267,7 @@ class SegmentLog(_store.Store):
         return files
 
     def synced(self):
-        """Called when the files of the last sync_files() are flushed: seals and closes what is complete."""
+        """Seal and close finished segments. Called when the files of the last sync_files() are flushed."""
         syncing, self._syncing = self._syncing, []
         for segment in syncing:
             if segment.is_open:
@@ -281,7 +279,7 @@ class SegmentLog(_store.Store):
         return bool(self._unsynced)
 
     def _note_synced(self, segment):
-        """Record in the segment's files what the sync has flushed, and close the segment if it is idle."""
+        """Record in the segment's files how much is flushed, and close the segment if it is idle."""
         if segment.syncing:
             segment.flushed, segment.syncing = segment.syncing, 0
         flushed = segment.flushed
@@ -300,21 +298,22 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Get room for a record of this size in the write buffer, by writing it out if full. Returns False
-        without room; the buffer then has no record of this store. Raises StoreClosed after a failed write.
+        """Reserve space for a record in the write buffer. Returns False without space.
+
+        A full buffer is written to the file first. After False the buffer has no record of this store. Raises
+        StoreClosed after a failed write.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
         return size <= self._stage.capacity and self._stage.take(self)
 
     def _put_on_stage(self, segment, message):
-        """Encode a record into the write buffer."""
         self._last_staged = self._staged
         self._staged += segment.encode(self._stage.p, self._staged, message, False)
 
     def _append_uncached(self, segment, message, size):
-        """Append a record to the write buffer. Returns False if that is impossible, with no record of this
-        store in the buffer. Raises StoreClosed if a full buffer could not be written.
+        """Append a record to the write buffer. Returns False if that is impossible. After False the buffer
+        has no record of this store. Raises StoreClosed if a full buffer could not be written.
         """
         # For a part of the segment's file that is not in the page cache: a first write through the mapping
         # clears a page and faults.
@@ -328,8 +327,8 @@ class SegmentLog(_store.Store):
         return False
 
     def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file with a system call. Returns False if
-        body_view() has no view of it. Raises StoreClosed after fencing the store.
+        """Write the body of the next record to the segment's file with a system call. Returns False if the
+        message has no body_view(). Raises StoreClosed after an I/O error, which stops the store.
         """
         view = message.body_view()
         if view is None:
@@ -342,9 +341,8 @@ class SegmentLog(_store.Store):
         return True
 
     def _write_staged(self):
-        """Write the records of the write buffer to the segment's file, and release the buffer.
-
-        Returns False if the disk refuses: then the store is fenced.
+        """Write the records in the write buffer to the segment's file, and release the buffer. Returns False
+        after an I/O error, which stops the store.
         """
         segment = self._write
         count, self._staged = self._staged, 0
@@ -363,17 +361,16 @@ class SegmentLog(_store.Store):
         self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
 
     def _end_stage(self):
-        """Write the records of the write buffer, if any, to the file. On an error the store is fenced."""
         if self._staged:
             self._write_staged()
 
     # segments
 
     def _roll(self, size, may_wait, came_ms):
-        """Begin a new write segment with room for a record of this size. Returns it. ``came_ms``: when its
-        message came.
+        """Begin a new write segment with space for a record of this size. Returns the segment.
 
-        Raises StoreLater if a thread has to make files and ``may_wait`` is set; StoreFull.
+        ``came_ms``: timestamp of the record's message. Raises StoreFull. Raises StoreLater if ``may_wait`` is
+        set and a thread must make files first.
         """
         self._end_stage()
         if self.failure is not None:
@@ -398,8 +395,7 @@ class SegmentLog(_store.Store):
         return segment
 
     def _capacity_for(self, size):
-        """Capacity of the next segment: grows with each segment up to segment_bytes; larger if the record
-        needs it.
+        """Bytes of the next segment. Grows with each segment up to segment_bytes; larger for a large record.
         """
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
@@ -417,27 +413,26 @@ class SegmentLog(_store.Store):
             )
 
     def _folders(self):
-        """Paths of the folders that the segments' files need, outermost first."""
+        """Paths of the folders that the segment files need, outermost first."""
         if not self.durable:
             return ()
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """Have no write segment; the next write segment is small again."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER
         self._next_bytes = min(FIRST_SEGMENT_BYTES, self.segment_bytes)
 
     def _expect_next(self):
-        """Announce to the pool that the writer will soon need files for another segment."""
+        """Tell the pool that files for another segment will soon be needed."""
         self._expect_at = _NEVER
         self._expected_bytes = self._next_bytes
         self._expected_shelf = self._next_shelf()
         self.pool.expect(self._expected_bytes, self._expected_shelf)
 
     def _next_shelf(self):
-        """Kind of files (see SegmentPool.has) that the next segment takes from the pool."""
+        """Kind of files that the next segment takes from the pool; see SegmentPool.has."""
         return self._shelf
 
     def _unexpect(self):
@@ -482,13 +477,13 @@ class SegmentLog(_store.Store):
         return segment
 
     def has_name(self, segment):
-        """Whether the open segment's file has been renamed into the store's folder, so that it survives a
+        """Whether the open segment's file was renamed into the store's folder. Only then does it survive a
         kill.
         """
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """Called by the pool when a file has got its name. Readers that waited for the name go on."""
+        """Wake up readers. Called by the pool when a segment's file was renamed into the store's folder."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 
@@ -500,11 +495,11 @@ class SegmentLog(_store.Store):
                 self.committer.mark_folder(os.path.dirname(folder))
 
     def path_of(self, kind, number):
-        """Path of a segment's file; ``kind``: "msgs" or "acks"."""
+        """Path of a segment's file. ``kind``: "msgs" or "acks"."""
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """End the writing of this segment, because a new segment was begun."""
+        """Finish writing to a segment, because a newer one was begun."""
         # Unless it is being read, it is sealed and closed after a flush.
         if segment.recovered is not None:
             return
@@ -518,9 +513,8 @@ class SegmentLog(_store.Store):
             self._mark_messages(segment)
 
     def _come_to(self, segment, can_wait):
-        """Map the files of a closed segment again, because a reader has reached it.
-
-        Returns False if a thread must open the files and the reader ``can_wait``. Raises OSError.
+        """Open and map the files of a closed segment, for a reader. Returns False if a thread opens them,
+        which happens only with ``can_wait``. Raises OSError.
         """
         if self.opener is not None:
             return self.opener.come_to(self, segment, can_wait)
@@ -541,11 +535,11 @@ class SegmentLog(_store.Store):
         segment.attach(*files)
 
     def acks_bytes(self, segment):
-        """Lower bound of the size in octets of the segment's acks file; 0: no acks file."""
+        """Least size in bytes of the segment's acks file."""
         return capacity_for(segment.capacity, SCHEMA_VERSION if segment.begun_ms else 1)
 
     def read_when_opened(self, segment):
-        """Position up to which a thread reads a segment's msgs file when it opens the file."""
+        """Number of bytes of a segment's msgs file that a thread reads when it opens the file."""
         # Of an earlier run's segment only the first part, because the reader may go no further.
         return segment.end if segment.recovered is None else min(segment.end, PROVEN_BYTES)
 
@@ -559,7 +553,6 @@ class SegmentLog(_store.Store):
         )
 
     def _open_next(self, segment):
-        """Have a thread open the next segment, if closed, because a reader comes close to it."""
         following = segment.next
         if (
             following is not None and not following.is_open and self.may_open_aside()
@@ -568,7 +561,9 @@ class SegmentLog(_store.Store):
             self.opener.begin(self, following)
 
     def _close_segment(self, segment):
-        """Close the segment's files, or unmap a file without a name, which closing would delete."""
+        """Close the segment's files. Of a non-durable store, only unmap them, because closing would delete
+        them.
+        """
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
             segment.unpoint()
@@ -586,7 +581,7 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
 
     def _discard(self, segment):
-        """Return the segment's files to the pool, which recycles or unlinks them."""
+        """Return the segment's files to the pool, which recycles or deletes them."""
         # Files of an earlier run are closed first, and so unlinked.
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
@@ -610,7 +605,6 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def _announce(self, segment):
-        """Report to replicators which ranges of the segment were appended since the last call."""
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
@@ -621,7 +615,7 @@ class SegmentLog(_store.Store):
             segment.announced_entries = segment.entries
 
     def announce_acks(self, segment):
-        """Report a segment's new messages, and then its new ack entries, to the replicators."""
+        """Report new messages of a segment, and then its new acks, to the replicators."""
         # In this order: an entry may ack a message whose copy has just been appended.
         if segment.announced_entries < segment.entries:
             if self._write is not None:
@@ -630,14 +624,14 @@ class SegmentLog(_store.Store):
             self._mark_acks(segment)
 
     def entries_changed(self, segment, start, end):
-        """Report to replicators that the ack entries ``start`` to ``end`` - 1 were overwritten."""
+        """Report to the replicators that the ack entries ``start`` to ``end`` - 1 were overwritten."""
         self.files.overwritten(segment.acks, HEAD_BYTES + 8 * start, HEAD_BYTES + 8 * end)
         self._mark_acks(segment)
 
     # notifying the committer
 
     def _mark_messages(self, segment):
-        """Report to the committer that the segment has a message to flush, the first since a flush."""
+        """Request a flush of the segment's messages. Needed once after each flush."""
         self._mark_unsynced(segment, MSGS)
         if self._is_unawaited:
             self.committer.mark_acks(self)
@@ -651,7 +645,6 @@ class SegmentLog(_store.Store):
         segment.unsynced |= what
 
     def _mark_acks(self, segment):
-        """Report to the committer that the segment has acks to flush."""
         # Before the segment's first flush they need no flush: a power cut loses the acks with their messages.
         if not segment.unsynced & ACKS:
             self._mark_unsynced(segment, ACKS)
@@ -661,7 +654,6 @@ class SegmentLog(_store.Store):
     # for subclasses
 
     def _stop(self, failure):
-        """Refuse all further calls with the error ``failure``."""
         self.failure = failure
         if self._staged:
             self._staged = 0

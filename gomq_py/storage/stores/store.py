@@ -1,7 +1,8 @@
 """Store: the interface for keeping the messages of a queue or stream, and the base of all stores.
 
-Used by broker.queues, which uses nothing else of a store. Subclasses: message_store (FIFO), priority_store (a
-message store for each level) and stream_store (read without being consumed). Never switches, never flushes.
+broker.queues uses only this interface. Subclasses: message_store (first in, first out), priority_store (a
+message store per priority) and stream_store (messages stay after they are read). Never switches, never
+flushes.
 """
 import os
 
@@ -13,17 +14,18 @@ LARGEST_SEGMENT_BYTES = 1 << record.POSITION_BITS
 
 
 class Store:
-    """Keeps the messages of a queue or stream. ``ready_*`` count messages waiting to be taken, ``unacked_*``
-    messages that were taken and neither deleted nor requeued; ``*_bytes``: bytes of their bodies.
+    """Keeps the messages of a queue or stream.
 
-        durable     False: the files have no names and no acks
-        key         the first 8 bytes of ``incarnation`` as a number, by which other files name the store
-        failure     the StoreClosed that every append raises once the store is closed, deleted or fenced
-        listener    if set, gets ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
-                    count)`` and, after ``open_aside``, ``segment_opened(store)``
+        ready_count      messages waiting to be taken; ``ready_bytes``: bytes of their bodies
+        unacked_count    messages taken and neither deleted nor requeued; ``unacked_bytes``: their bodies
+        durable          False: the files have no names and no acks
+        key              first 8 bytes of ``incarnation`` as a number; identifies the store in other files
+        failure          the StoreClosed that every append raises after a close, a delete or an I/O error
+        listener         None, or an object with ``store_fenced(store, error)`` for I/O errors,
+                         ``record_damaged(store, path, start, end, count)`` and ``segment_opened(store)``
 
-    A subclass implements the methods that raise NotImplementedError, and overrides those for taking messages
-    if its messages are taken.
+    Subclasses implement the methods that raise NotImplementedError. A store whose messages can be taken also
+    implements the methods for that.
     """
 
     __slots__ = (
@@ -52,9 +54,9 @@ class Store:
     # adding messages
 
     def append(self, message):
-        """Copy the message in and set its location.
+        """Copy the message into the store, and set its location.
 
-        Raises StoreFull (no room on the disk, or the record is larger than any segment; nothing changed),
+        Raises StoreFull (nothing changed: the disk has no space, or the record is larger than any segment),
         StoreClosed, StoreLater or another StoreError.
         """
         raise NotImplementedError
@@ -64,42 +66,40 @@ class Store:
         raise NotImplementedError
 
     def mark(self):
-        """Have the deletes and requeues so far flushed by the committer's next sync. Appends need no call."""
+        """Have the next group commit flush the deletes and requeues so far. Appends need no call."""
         raise NotImplementedError
 
     # whether a message is stored, for records elsewhere that were made before it
 
     def place_of(self, size):
-        """A number for the place at which a record of ``size`` bytes would be appended next, on the lowest
-        level of priority. No later run uses this place again.
+        """A number for the place where a record of ``size`` bytes would be appended next, on the lowest level
+        of priority. No later run uses this place again.
         """
         return 0
 
     def has_record(self, place, came_ms):
-        """Whether a complete record with the timestamp ``came_ms`` (Unix milliseconds; 0: any) lies at
-        ``place``, a number from place_of(), or was acked there. Blocks while it reads the record.
+        """Whether the record at ``place``, a number from place_of(), is complete or was acked. Blocks while
+        reading. ``came_ms``: the record's timestamp in Unix milliseconds; 0: any.
         """
         return False
 
     def name_at_once(self):
-        """Have new segment files renamed into the store's folder before they are used, so that appends
-        survive a kill. The hub then waits for a rename with each segment.
+        """Rename new segment files into the store's folder before use, so that appends survive a kill. The
+        event loop then waits for a rename with each segment.
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
             self.pool.name_at_once(self.folder)
 
     def outlives_kill(self):
-        """Whether all appends survive a kill: all its files are renamed into its folder."""
+        """Whether all appends survive a kill: all the store's files were renamed into its folder."""
         return not self.pool.is_naming(self.folder)
 
     # taking messages
 
     def peek(self, message):
-        """Set ``message`` to the next message, without taking it. Returns False without a message, or while
-        ``is_waiting``.
-
-        The message shown is valid until the next peek, read, shift, or switch.
+        """Set ``message`` to the next message, without taking it. Returns False without one, or if
+        ``is_waiting``. The message is valid until the next peek, read, shift or switch.
         """
         return False
 
@@ -108,44 +108,39 @@ class Store:
         return False
 
     def shift(self):
-        """Take the message of the last peek: it is unacked until delete or requeue."""
+        """Take the message of the last peek, which is then unacked until delete or requeue."""
         raise StoreError(self.folder, 0, "shift without peek")
 
     def shows_recovered(self):
-        """Whether the last peek showed a message that an earlier run delivered and that was not requeued in
-        this run.
-        """
+        """Whether the peeked message was delivered by an earlier run and not yet by this run."""
         return False
 
     def postpone(self):
-        """Take the peeked message without delivering it, if shows_recovered() is true. requeue() then makes
-        it ready without another failed delivery.
+        """Take the peeked message without delivering it, if shows_recovered() is true. A later requeue() does
+        not count as a failed delivery.
         """
         raise StoreError(self.folder, 0, "postpone without peek")
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait, because an earlier run recorded an
-        unfinished back-off; otherwise 0.
-        """
+        """Unix seconds until which an earlier run has postponed the peeked message; 0 if it has not."""
         return 0
 
     def wait_until(self, location, count, due_s):
-        """Save for later runs that an unacked message, whose delivery has failed ``count`` times, must not be
-        delivered before ``due_s`` (Unix seconds).
+        """Save for later runs that an unacked message must not be delivered before ``due_s`` (Unix seconds).
+        ``count``: its failed deliveries.
         """
 
     def excuse(self, location, more):
         """Save that ``more`` deliveries (0 or 1) of a taken or peeked message were no failures. Returns how
-        many of its deliveries were none.
+        many of its deliveries were no failures.
         """
         return 0
 
     def delete(self, location):
-        """Remove an unacked message for good."""
         raise StoreError(self.folder, 0, "no message was taken")
 
     def requeue(self, location):
-        """Make an unacked message ready again, at its old position, marked as redelivered."""
+        """Make an unacked message ready again, at its old position, with one more failed delivery."""
         raise StoreError(self.folder, 0, "no message was taken")
 
     def read(self, location, message):
@@ -153,14 +148,14 @@ class Store:
         return False
 
     def body_file(self, message):
-        """Return a Reading of the file that has this message's body, from ``message.body_at`` on; the caller
-        closes it. None if this file may be overwritten or reused, or if Message.own() has copied the message.
+        """Return a Reading of the file with this message's body, from ``message.body_at`` on. The caller
+        closes it. None if the file may be overwritten or reused, or if Message.own() has copied the message.
         """
         return None
 
     def pick(self, location):
-        """Take a ready message out of order: it is unacked until delete, requeue or unpick. Returns False if
-        the message is not ready.
+        """Take a ready message out of order; it is then unacked until delete, requeue or unpick. Returns
+        False if the message is not ready.
         """
         return False
 
@@ -171,33 +166,31 @@ class Store:
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages, but no unacked messages. Returns the number of dropped messages."""
+        """Drop all ready messages, but no unacked ones. Returns the number of dropped messages."""
         raise NotImplementedError
 
     def ready_octets(self):
-        """Bytes of the ready messages' bodies; also of routing keys and properties if the store knows
-        them.
-        """
+        """Bytes of the ready messages' bodies, and of their routing keys and properties if known."""
         return self.ready_bytes
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, in Unix milliseconds; 0 if no message is ready, or if
-        the time is unknown until a file is opened.
-        """
+        """Approximate arrival of the oldest ready message, in Unix milliseconds; 0 if none or unknown."""
         return 0
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries of ready and unacked messages: element n counts messages with more
-        than ``bounds[n - 1]`` and at most ``bounds[n]``; the last element, messages above all bounds.
+        """Histogram of failed deliveries of ready and unacked messages, as a list of counts.
+
+        Element n counts messages with more than ``bounds[n - 1]`` and at most ``bounds[n]`` failed
+        deliveries. The last element counts the messages above all bounds.
         """
         return [0] * (len(bounds) + 1)
 
     def passed_over(self):
-        """Locations of the ready messages that were passed over and not requeued, as an array in no order."""
+        """Locations of ready messages that were skipped and not requeued, as an unsorted array."""
         return ()
 
     def is_passed_over(self, location):
-        """Whether the message at ``location`` was passed over, and is still ready."""
+        """Whether the message at ``location`` was skipped and is still ready."""
         return False
 
     def browsed(self):
@@ -207,23 +200,22 @@ class Store:
     # its life
 
     def open_aside(self):
-        """Have threads open closed segments, for readers that can wait. Such a reader gets no message of a
-        segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments, for readers that can wait. Such a reader gets messages of the
+        segment after the call of ``listener.segment_opened(store)``.
         """
         raise NotImplementedError
 
     def hand_over(self, pool, committer):
-        """Use this pool and committer from now on, in place of the stand-ins of a recovery in a thread."""
+        """Use this pool and committer from now on, instead of the stand-ins of a recovery in a thread."""
         self.pool = pool
         self.committer = committer
 
     def close(self):
-        """Refuse all further calls. Files stay; they are sealed and closed after the next sync."""
+        """Refuse all further calls. The files stay, and are sealed and closed after the next flush."""
         # committer.stop() waits for that sync.
         raise NotImplementedError
 
     def delete_files(self):
-        """Stop the store and remove its files."""
         raise NotImplementedError
 
     def forget_files(self):
@@ -231,5 +223,5 @@ class Store:
         raise NotImplementedError
 
     def fence(self, error):
-        """Stop the store after an I/O error: the disk's content is unknown until a restart has read it."""
+        """Stop the store after an I/O error. The disk's content is unknown until a restart has read it."""
         raise NotImplementedError

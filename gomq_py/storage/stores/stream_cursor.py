@@ -1,9 +1,9 @@
 """Stream cursor: one reader's position in a stream.
 
-Any number of cursors read one store; none changes it. Used by broker.queues.stream_reader; uses stream_store.
-A cursor keeps its segment open. Records of this run are shown unchecked; records of earlier runs are checked
-each time, and damaged records are skipped. A cursor whose message was dropped by retention goes on at the
-first message kept. A cursor behind the last record has ``next_offset`` as its offset.
+Any number of cursors read one store without changing it. Used by broker.queues.stream_reader; uses
+stream_store. A cursor keeps its segment open. Records of this run are not checked; records of earlier runs
+are checked each time, and damaged ones are skipped. If retention has dropped the message at the cursor,
+reading continues at the oldest message kept. A cursor behind the last record has the offset ``next_offset``.
 """
 from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES
@@ -15,8 +15,7 @@ SKIPPED_AT_ONCE = 1 << 20
 
 class StreamCursor:
     """One reader's position in a stream. ``offset``: offset of the message that peek shows or waits for.
-
-    The cursor opens a closed segment itself; after ``let_wait`` threads do.
+    Opens closed segments itself or, after ``let_wait``, in a thread.
     """
 
     __slots__ = ("store", "offset", "_segment", "_at", "_size", "_skipped", "_can_wait")
@@ -30,14 +29,14 @@ class StreamCursor:
         self.seek(offset)
 
     def let_wait(self):
-        """Have threads open closed segments. Meanwhile peek() returns False, until the store calls its
-        listener's ``segment_opened``.
+        """Have threads open closed segments. Meanwhile peek() returns False. When a segment is open, the
+        store calls its listener's ``segment_opened``.
         """
         self._can_wait = True
 
     def seek(self, offset):
-        """Move to the message with this offset, or, if that was dropped, to the first message kept. If no
-        message has this offset yet, peek() returns False until it arrives.
+        """Move to the message with this offset. If it was dropped, move to the oldest message kept. Until a
+        message gets this offset, peek() returns False.
         """
         self._leave()
         self.store.write_out()  # includes the appends of this batch
@@ -47,9 +46,10 @@ class StreamCursor:
             self._enter(segment, segment.end)  # at the end, without a walk
 
     def peek(self, message):
-        """Set ``message`` to the message at the cursor, valid until the next peek or switch. Returns False if
-        it has not arrived, if its file is not open or named yet, or after much skipped damage
-        (forget_skipped).
+        """Set ``message`` to the message at the cursor, valid until the next peek or switch.
+
+        Returns False if the message has not arrived, or if its file is not open or has no name yet. Also
+        returns False after skipping much damage (forget_skipped).
         """
         # A pause after much skipped damage lets other readers go first.
         segment = self._segment
@@ -65,15 +65,13 @@ class StreamCursor:
         return True
 
     def step(self):
-        """Move behind the message of the last peek."""
+        """Move to the message after the one that peek() has shown."""
         self._at += self._size
         self.offset += 1
 
     def skip_before(self, timestamp_ms):
-        """Move to the first message, from the cursor on, with this timestamp (Unix milliseconds) or a later
-        one.
-
-        Returns the message's offset or, without one, the store's ``next_offset``.
+        """Move forward to the first message with this timestamp (Unix milliseconds) or a later one. Returns
+        the message's offset or, without one, the store's ``next_offset``.
         """
         while self._segment is not None or self.offset < self.store.next_offset:
             segment = self._segment
@@ -92,7 +90,7 @@ class StreamCursor:
         return self.offset
 
     def _skip_unnamed(self, timestamp_ms):
-        """Carry out skip_before() in segments whose files have no names yet, which cursors may not enter."""
+        """Continue skip_before() in segments whose files have no name yet. Cursors may not enter these."""
         segment = self.store.find(self.offset)
         while segment is not None and segment.is_open and segment.recovered is None:
             at = HEAD_BYTES
@@ -111,12 +109,12 @@ class StreamCursor:
         return skipped
 
     def close(self):
-        """Leave the segment: the store may then close it."""
+        """Leave the segment, which the store may then close."""
         self._leave()
 
     def _advance(self):
-        """Move to the next sound record, in this segment or a later one. Returns False if no sound record is
-        there or readable yet, or after skipping much damage.
+        """Move to the next sound record, in this segment or a later one. Returns False if none can be read
+        yet. Also returns False after skipping much damage.
         """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment
@@ -136,7 +134,7 @@ class StreamCursor:
         return False
 
     def _arrive(self):
-        """Enter the segment that holds the offset. Returns False if none is there or readable yet."""
+        """Enter the segment that has the offset. Returns False if it does not exist or cannot be read yet."""
         if self.offset >= self.store.next_offset:
             return False
         segment = self.store.find(self.offset)
@@ -160,8 +158,8 @@ class StreamCursor:
             self.store.leave(segment)
 
     def _find_record(self, segment, ordinal):
-        """Move to the segment's next sound record with this or a higher ordinal. Returns False at the end of
-        the segment, or after skipping much damage.
+        """Move to the segment's next sound record with at least this ordinal. Returns False at the end of the
+        segment, or after skipping much damage.
         """
         if segment.recovered is None:
             return self._find_written(segment, ordinal)
@@ -202,7 +200,7 @@ class StreamCursor:
         return False
 
     def _find_written(self, segment, ordinal):
-        """Carry out _find_record() in a segment of this run, whose records need no check."""
+        """Do the same as _find_record() in a segment of this run, whose records need no check."""
         at = self._at
         while at < segment.end:
             if record.ordinal_at(segment.p, at) >= ordinal:
@@ -213,6 +211,6 @@ class StreamCursor:
         return False
 
     def _skip_damage(self, segment, start, end, count):
-        """Count [start, end) as skipped, and report it as one damage of ``count`` records."""
+        """Count the bytes [start, end) as skipped, and report them as damage of ``count`` records."""
         self._skipped += end - start
         self.store.report_damage(segment, start, end, count)

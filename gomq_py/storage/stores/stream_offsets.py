@@ -1,25 +1,25 @@
-"""Stream offsets: keeps the position of each named consumer of a stream, that is its next offset, in a mapped
-file in the stream's folder.
+"""Stream offsets: keeps the next offset of each named consumer of a stream, in a mapped file in the stream's
+folder.
 
-Little-endian.
+Numbers are little-endian.
 
     offset size                                    head
          0    8  magic "GOMQOFFS"
          8    4  schema version 1
         12   16  incarnation of the stream
-        28    4  CRC-32C of octets 0..27: the seed of every other checksum in the file
+        28    4  CRC-32C of bytes 0..27: the seed of every other checksum in the file
 
     offset size                                    slot n, at 320 * (n + 1)
          0    1  length of the tag; 0: free
          1  255  consumer tag, zeros behind it
-       256    4  CRC-32C of octets 0..255, from the seed + n
+       256    4  CRC-32C of bytes 0..255, from the seed + n
        264   24  first half: offset u64, updated at u64 (Unix milliseconds), sequence u32, CRC-32C of these 20
-                 octets from the seed + n
+                 bytes from the seed + n
        288   24  second half: the same
 
 A new position overwrites the half with the lower sequence, so that a torn write leaves the previous position.
-Owned by stream_store, whose syncs flush the file without hurry: after a power cut a consumer may get some
-messages again. Never switches.
+stream_store owns this object, and its flushes include the file, with low priority. So a consumer may get some
+messages again after a power failure. Never switches.
 """
 import os
 from struct import Struct
@@ -43,10 +43,7 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """Number of consumers whose position in ``content``, a whole file, is damaged; None if the head is.
-
-    For fsck: no I/O.
-    """
+    """Number of damaged positions of consumers in ``content``, a whole file; None if its head is damaged."""
     seed = octets.crc32c(0, content, 0, 28) if len(content) >= _HEAD.size else -1
     if not content.startswith(_MAGIC) or seed != int.from_bytes(content[28:32], "little"):
         return None
@@ -56,19 +53,18 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """The 16 hex digits with which the stream's folder name ends: half of the incarnation in the file's head.
-    """
+    """The 16 hex digits at the end of the stream's folder name, read from the head in ``content``."""
     return content[12:20].hex()
 
 
 def checksum(content):
-    """CRC-32C of ``content``, a whole file; differs for other files and for older versions."""
+    """CRC-32C of ``content``, a whole file. Differs between files and between versions of one file."""
     return octets.crc32c(0, content, 0, len(content))
 
 
 class StreamOffsets:
-    """Keeps the offset that each consumer reads next, by its tag. ``file``: the open File, None while no
-    consumer has a position; ``dirty``: the file has something to flush.
+    """Keeps the next offset of each consumer, by consumer tag. ``file``: the open File; None while no
+    consumer has a position. ``dirty``: it has unflushed changes.
     """
 
     def __init__(self, folder, files, incarnation):
@@ -84,20 +80,18 @@ class StreamOffsets:
         self.dirty = False
 
     def get(self, tag):
-        """The offset that a consumer reads next, or None for an unknown consumer."""
+        """The next offset of a consumer; None for an unknown consumer."""
         kept = self._slots.get(tag)
         return None if kept is None else kept[1]
 
     def items(self):
-        """Return [(tag, offset, time of the last put, Unix milliseconds)], the most recently moved consumer
-        last.
-        """
+        """Return [(tag, offset, Unix milliseconds of the last put)], in order of the last put."""
         return [
             (tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])
         ]
 
     def put(self, tag, offset, now_ms):
-        """Set a consumer's next offset. Raises OSError if the disk has no room for another consumer."""
+        """Set a consumer's next offset. Raises OSError if the disk has no space for another consumer."""
         raw = tag.encode("utf-8", "surrogateescape")
         kept = self._slots.get(tag)
         if kept is None:
@@ -115,7 +109,7 @@ class StreamOffsets:
         self._slots[tag] = slot, offset, now_ms, sequence
 
     def forget(self, tag):
-        """Forget a consumer's position. Returns whether it existed."""
+        """Delete a consumer's position. Returns whether it existed."""
         kept = self._slots.pop(tag, None)
         if kept is None:
             return False
@@ -127,11 +121,11 @@ class StreamOffsets:
         self._free.append(slot)
 
     def checksum(self):
-        """Checksum of the file's content, or, if closed, its last content; None without a file."""
+        """Checksum of the file's content; of its last content if closed; None without a file."""
         return self._checksum if self.file is None else checksum(self.file.read(0, self.file.size))
 
     def close(self):
-        """Close the file, without a flush."""
+        """Close the file without a flush."""
         self._checksum = self.checksum()
         file, self.file = self.file, None
         if file is not None:
@@ -139,7 +133,7 @@ class StreamOffsets:
         self.dirty = False
 
     def load(self, next_offset):
-        """Read the positions that the last run left. Returns the file's content; empty without a file."""
+        """Read the positions of the last run. Returns the file's content; empty without a file."""
         # A position behind ``next_offset``, where a crash has lost the messages, becomes ``next_offset``. A
         # file with another head, as another stream's, is removed.
         path = os.path.join(self._folder, NAME)
@@ -166,8 +160,8 @@ class StreamOffsets:
         return content
 
     def _adopt(self, tag, read):
-        """Register a consumer with its slot in the file; ``read``: (slot, offset, updated at, sequence). Of
-        two slots of a consumer the later slot is valid, and the earlier slot is cleared.
+        """Register a consumer's slot of the file; ``read``: (slot, offset, updated at, sequence). If the
+        consumer has two slots, keep the later one and clear the other.
         """
         # A consumer has two if its position was forgotten, then written to another slot, and a power cut kept
         # only the second of these writes.

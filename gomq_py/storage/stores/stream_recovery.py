@@ -1,8 +1,8 @@
-"""Stream recovery: opens a stream's store as the last run left it, however that run ended.
+"""Stream recovery: opens a stream's store after a normal stop, a kill or a power failure.
 
-Has the rules of recovery: each segment is checked by itself, by its seal (closing counts) or by a scan. A
-stream has no acks. The newest segment is kept even when empty, because it records the next offset. May block:
-only for boot and ``queue.declare``.
+Follows the rules of recovery: each segment is checked by its seal (closing counts) or by reading every
+record. A stream has no acks. The newest segment is kept even when empty, because it records the next offset.
+May block: only for boot and ``queue.declare``.
 """
 import re
 
@@ -21,9 +21,8 @@ _NAME = re.compile(r"msgs\.(\d{10})")
 
 
 def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
-    """Create a stream's store, or open the store that an earlier run left in the folder.
-
-    Returns (StreamStore, RecoveryReport). Raises StoreError if the disk cannot be read.
+    """Create a stream's store, or open the store that an earlier run left in the folder. Returns
+    (StreamStore, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = StreamStore(folder, files, pool, committer, incarnation, segment_bytes, listener)
     try:
@@ -61,8 +60,8 @@ class StreamRecovery(Recovery):
         return self._report()
 
     def _check_positions(self, found):
-        """Log that the file of consumers' positions, with the content ``found``, is not as the last orderly
-        stop left it, or is another stream's; copy the file.
+        """Log and copy the file of consumers' positions if it changed after the last normal stop. Also if it
+        belongs to another stream. ``found``: its content.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:
@@ -77,7 +76,7 @@ class StreamRecovery(Recovery):
                 "not what the last run left" if found else "gone or empty", stream_offsets.NAME)
 
     def _open_segment(self, number):
-        """Check an msgs file. Returns its Segment; None, after removing it, if of another stream."""
+        """Check an msgs file. Returns its Segment; None, after removing it, if it is another stream's."""
         msgs = self.files.open(self.store.path_of("msgs", number))
         try:
             head = self._head_of_pair(number, msgs, None)

@@ -1,11 +1,11 @@
-"""Stream store: one stream's messages as a log that is read without being consumed, and drops whole segments
-at its old end.
+"""Stream store: keeps one stream's messages in a log, which readers do not consume, and drops its oldest
+segments.
 
 Uses segment_log, as message_store does, but has no acks, and no message is taken. A record's offset is its
 segment's first offset plus its ordinal, and is never reused. Each reader has a cursor (stream_cursor); all
-share the mappings. A segment is readable once its file has its name: before that a kill loses its messages,
-and the next run reuses their offsets. Segments are not recycled, so that a descriptor or mapping of a dropped
-segment stays valid. Never switches, never flushes.
+cursors share the mappings. A segment is readable after its file has got its name: before that a kill loses
+its messages, and the next run reuses their offsets. Segments are not recycled, so that a descriptor or
+mapping of a dropped segment stays valid. Never switches, never flushes.
 """
 import os
 import time
@@ -32,15 +32,14 @@ BUSY_OCTETS = 2048
 
 
 class StreamStore(segment_log.SegmentLog):
-    """One stream's messages. Made by storage.stores.stream_recovery.open_stream_store.
+    """Keeps one stream's messages. Made by storage.stores.stream_recovery.open_stream_store.
 
-        first_offset                 offset of the oldest message kept
-        next_offset                  offset of the next append
-        ready_count, ready_bytes     the messages kept, and bytes of their bodies
-        synced_offset                messages before it are flushed; no crash makes the stream reuse their
-                                     offsets
-        rolled                       a segment was begun since the owner cleared this flag to check retention
-        offsets                      StreamOffsets of the stream's consumers
+        first_offset     offset of the oldest message kept
+        next_offset      offset of the next append
+        ready_count      number of messages kept; ``ready_bytes``: bytes of their bodies
+        synced_offset    messages before it are flushed; no crash makes the stream reuse their offsets
+        rolled           True after a segment was begun; the owner clears it when it checks retention
+        offsets          StreamOffsets of the stream's consumers
     """
 
     __slots__ = (
@@ -66,10 +65,8 @@ class StreamStore(segment_log.SegmentLog):
     # the hot verb
 
     def append(self, message):
-        """Copy the message in, and set its location to its offset in the stream.
-
-        Raises StoreFull (no room on the disk, or the record is larger than any segment; nothing changed),
-        StoreClosed, StoreLater or another StoreError.
+        """Copy the message into the stream, and set its location to its offset. Raises the errors of
+        Store.append().
         """
         size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
@@ -91,8 +88,8 @@ class StreamStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def _append_staged(self, segment, message, size):
-        """Append a record to the write buffer (Stage) or, if another store uses that, to the segment. Raises
-        StoreClosed if a full buffer could not be written.
+        """Append a record to the write buffer (Stage) or, while another store uses that, to the segment.
+        Raises StoreClosed if a full buffer could not be written.
         """
         if self._has_stage(size):
             self._put_on_stage(segment, message)
@@ -100,8 +97,7 @@ class StreamStore(segment_log.SegmentLog):
             segment.append(message)
 
     def write_out(self):
-        """End a batch: write all appends into the file, and inform replicators. Fences the store on failure.
-        """
+        """End a batch: write all appends to the file, and report them to replicators."""
         segment = self._write
         if segment is not None:
             if segment.end >= self._expect_at:
@@ -128,7 +124,7 @@ class StreamStore(segment_log.SegmentLog):
     # reading
 
     def find(self, offset):
-        """The Segment that holds this offset, or else the next Segment kept; None without one."""
+        """The Segment with this offset, or else the next Segment kept; None without one."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2
@@ -140,9 +136,10 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """Register a reader in the segment, which stays mapped until leave(). Returns True. False if the
-        reader must wait for the listener's ``segment_opened``, because the file has no name yet or
-        (``can_wait``) a thread opens it. False, too, if the file cannot be opened, which fences the store.
+        """Register a reader in the segment, which stays mapped until leave(). Returns True if it is readable.
+
+        False after an I/O error, which stops the store. Also False if the reader must wait for the listener's
+        ``segment_opened``, because the file has no name yet or because a thread opens it (``can_wait``).
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -159,7 +156,7 @@ class StreamStore(segment_log.SegmentLog):
         return True
 
     def leave(self, segment):
-        """Undo one enter(). A segment without readers is closed by the next sync."""
+        """Undo one enter(). The next flush closes a segment without readers."""
         segment.readers -= 1
         if (
             segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced
@@ -171,18 +168,18 @@ class StreamStore(segment_log.SegmentLog):
                 self._mark_messages(segment)  # sealed and closed by the sync
 
     def report_damage(self, segment, start, end, count):
-        """Report ``count`` damaged records at [start, end), unless another reader has done so in this run."""
+        """Report ``count`` damaged records at [start, end), once per run."""
         if (segment.number, start) not in self._reported:
             self._reported.add((segment.number, start))
             damage.set_aside(self, segment, start, end, count)
 
     def last_segment(self):
-        """The newest Segment, or None if the stream has none."""
+        """The newest Segment, or None without one."""
         return self._last
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The first offset of the segment in which to search for the first message with this timestamp (Unix
-        milliseconds) or a later one.
+        """First offset of the segment that may have the first message with this timestamp or a later one.
+        ``timestamp_ms``: Unix milliseconds.
         """
         self._note_newest()
         for segment in reversed(self._order):
@@ -191,8 +188,8 @@ class StreamStore(segment_log.SegmentLog):
         return self.first_offset
 
     def open_for_reading(self, number):
-        """Open a segment's file for a reader outside the store. Returns (descriptor, which the caller closes;
-        count of flushed bytes), or None if the segment is missing or the store stopped. Raises OSError.
+        """Open a segment's file for a reader outside the store. Returns (descriptor, flushed bytes). The
+        caller closes the descriptor. None if the segment is missing or the store stopped. Raises OSError.
         """
         # The content stays valid when the segment is dropped: files of streams are not recycled.
         segment = self._segments.get(number)
@@ -212,9 +209,13 @@ class StreamStore(segment_log.SegmentLog):
         return self._synced_end if segment.number == self._synced_number else 0
 
     def describe(self):
-        """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (end of
-        the data in the file), ``flushed_bytes, body_bytes, sealed`` (whether it is complete), ``file,
-        first_timestamp_ms, last_timestamp_ms`` (0 while empty).
+        """Describe the segments, oldest first, as dicts.
+
+            number, file                             segment number, and path of its file
+            first_offset, next_offset, count         its messages
+            bytes, flushed_bytes, body_bytes         end of the data in the file, its flushed part, bodies
+            sealed                                   True if the segment is complete
+            first_timestamp_ms, last_timestamp_ms    Unix milliseconds; 0 while empty
         """
         self._note_newest()
         return [{
@@ -229,9 +230,7 @@ class StreamStore(segment_log.SegmentLog):
     # consumers
 
     def put_offset(self, tag, offset, now_ms):
-        """Save the next offset of a consumer, to be flushed without hurry. On a full disk the old offset
-        stays.
-        """
+        """Save a consumer's next offset, to be flushed with low priority. On a full disk nothing changes."""
         try:
             is_new = self.offsets.file is None
             self.offsets.put(tag, offset, now_ms)
@@ -243,7 +242,7 @@ class StreamStore(segment_log.SegmentLog):
         self.committer.mark_acks(self)
 
     def forget_offset(self, tag):
-        """Delete a consumer's position, by the committer's next sync. Returns whether there was one."""
+        """Delete a consumer's position by the next flush. Returns whether it existed."""
         if not self.offsets.forget(tag):
             return False
         self.committer.mark(self)  # an operator waits until the deletion is on the disk
@@ -252,8 +251,8 @@ class StreamStore(segment_log.SegmentLog):
     # retention
 
     def oldest(self):
-        """Return (messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment;
-        None if the oldest is also the newest, which is never dropped.
+        """Return (messages, bytes of records, last timestamp in Unix milliseconds) of the oldest segment.
+        None if there is only one segment, which is never dropped.
         """
         if len(self._order) < 2:
             return None
@@ -261,11 +260,11 @@ class StreamStore(segment_log.SegmentLog):
         return segment.count, segment.end - HEAD_BYTES, segment.timestamps[1]
 
     def record_bytes(self):
-        """Bytes of all records kept, headers and properties included."""
+        """Bytes of all records kept, including headers and properties."""
         return sum(segment.end - HEAD_BYTES for segment in self._order)
 
     def drop_oldest(self):
-        """Drop the oldest segment's messages; its file is removed after the next sync."""
+        """Drop the messages of the oldest segment. Its file is removed after the next flush."""
         segment = self._order.pop(0)
         self.first_offset = self._order[0].first_offset
         self.ready_count -= segment.count
@@ -276,8 +275,8 @@ class StreamStore(segment_log.SegmentLog):
         self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False, about_logs=False)
 
     def purge(self):
-        """Drop all messages; the next offset stays. Returns the number of dropped messages. Raises StoreFull
-        if the disk has no room for a new segment.
+        """Drop all messages, without reusing their offsets. Returns the number of dropped messages. Raises
+        StoreFull if the disk has no space for a new segment.
         """
         # Before raising, all segments but the newest are dropped, so that a later call may find room.
         count = self.ready_count
@@ -296,14 +295,13 @@ class StreamStore(segment_log.SegmentLog):
             self.drop_oldest()
 
     def set_segment_bytes(self, segment_bytes):
-        """Set the size of new segments, limited to sizes that a segment can have."""
+        """Set the size of new segments; see usable_segment_bytes()."""
         self.segment_bytes = usable_segment_bytes(segment_bytes)
         self._next_bytes = min(self._next_bytes, self.segment_bytes)
 
     # opening and closing
 
     def adopt(self, segment):
-        """Add a segment of an earlier run. For recovery: oldest segment first, before any other method."""
         self._segments[segment.number] = segment
         if self._last is not None:
             self._last.next = segment
@@ -318,8 +316,8 @@ class StreamStore(segment_log.SegmentLog):
         self._synced_end = self._sync_end = segment.end
 
     def go_on_at(self, offset):
-        """Begin a new segment at ``offset``, because the newest segments are missing. For recovery. Raises
-        StoreFull.
+        """Begin a new segment at ``offset``, because the newest segments are missing. Only for recovery.
+        Raises StoreFull.
         """
         self.next_offset = offset
         self._mark_messages(self._begin_segment(0, int(time.time() * 1000)))
@@ -327,21 +325,19 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """The Listed of the closed stream's folder, with next offset and positions; None if unknown."""
+        """The segment_list.Listed of the closed stream, with next offset and positions; None if unknown."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
         return listed._replace(next_offset=self.next_offset, positions=self.offsets.checksum())
 
     def delete_files(self):
-        """Stop the store and remove its files."""
         self._dropped = set()
         self._order = []
         self.offsets.close()
         segment_log.SegmentLog.delete_files(self)
 
     def forget_files(self):
-        """Stop the store and close its files. The caller removes the folder later."""
         self._dropped = set()
         self._order = []
         self.offsets.close()
@@ -350,7 +346,6 @@ class StreamStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def sync_files(self, acks_too):
-        """The list of Files that the sync beginning now must flush. Raises StoreClosed after a fence."""
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -361,7 +356,7 @@ class StreamStore(segment_log.SegmentLog):
         return files
 
     def synced(self):
-        """Called when the files of the last sync_files() are flushed: advances ``synced_offset``."""
+        """Advance ``synced_offset``. Called when the files of the last sync_files() are flushed."""
         self.synced_offset = self._sync_offset
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
         segment_log.SegmentLog.synced(self)
@@ -370,7 +365,7 @@ class StreamStore(segment_log.SegmentLog):
         return bool(self._unsynced) or self.offsets.dirty
 
     def _begin_segment(self, size, came_ms, may_wait=False):
-        """Begin a new write segment with room for a record of ``size``. Returns it. Raises like _roll()."""
+        """Begin a new write segment with space for a record of ``size``. Returns it. Raises like _roll()."""
         before = self._last
         segment = self._roll(size, may_wait, came_ms)
         self._order.append(segment)
@@ -380,7 +375,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment
 
     def drop_oldest_if_empty(self):
-        """Drop the oldest segments up to the first one with records, but keep the newest segment."""
+        """Drop the oldest segments up to the first one with records. Keeps the newest segment."""
         # An empty segment only records the next offset, and the segment after it records that offset, too.
         while len(self._order) > 1 and self._order[0].ordinal == 0:
             self.drop_oldest()
@@ -389,7 +384,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment.readers == 0
 
     def _leave_behind(self, segment):
-        """Have the segment sealed by the next sync and, without a cursor in it, closed."""
+        """Have the next flush seal the segment, and close it if no cursor reads it."""
         if segment.recovered is None:
             segment.note_timestamps()
             self._announce(segment)
@@ -435,7 +430,7 @@ class StreamStore(segment_log.SegmentLog):
         )
 
     def _forget(self, segment):
-        """Remove a segment from the stream, and close it; its cursors notice that."""
+        """Remove a segment from the stream and close it. Its cursors see that it is closed."""
         if self.opener is not None:
             self.opener.drop(self, segment)
         del self._segments[segment.number]
@@ -450,8 +445,7 @@ class StreamStore(segment_log.SegmentLog):
             self._close_segment(segment)
 
     def _unlink_dropped(self, segment, error):
-        """Remove the file of a dropped segment, after a sync. After an ``error`` of the sync the file stays.
-        """
+        """Remove the file of a dropped segment after a flush. Keep the file after an ``error``."""
         # The next run then has the segment again.
         if segment not in self._dropped:  # the whole stream was deleted meanwhile
             return

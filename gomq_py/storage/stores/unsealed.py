@@ -1,9 +1,9 @@
-"""Unsealed: makes one flush for all segments that a boot has scanned, in place of three for each queue.
+"""Unsealed segments: replaces three flushes per queue by one flush of the whole file system at boot.
 
-Used by recovery, which seals a scanned segment (writes its closing counts) once its octets and its name are
-on disk. At the boot of a promoted follower every queue has such a segment, and clients wait for a thousand
-queues. Where the file system can be flushed as a whole, recovery adds segments here, and the boot calls
-``seal`` at its end. After an interrupted boot the next boot scans them again.
+Used by recovery. A segment that was scanned gets its seal (closing counts) after its bytes and its name are
+flushed. At the boot of a promoted follower each queue has such a segment, and clients wait. If the file
+system can be flushed as a whole, recovery adds the segments here, and the boot then calls ``seal``. If the
+boot is interrupted, the next boot scans the segments again.
 """
 import os
 
@@ -12,7 +12,9 @@ from gomq_py.storage.format import head as head_format
 
 
 class Unsealed:
-    """The scanned segments of one boot over the data folder ``root``. Blocks. Raises OSError."""
+    """Collects the segments that one boot has scanned, to seal them after one flush. ``root``: path of the
+    data folder. The methods block, and raise OSError.
+    """
 
     def __init__(self, files, root):
         self._files = files
@@ -22,16 +24,16 @@ class Unsealed:
 
     @staticmethod
     def is_possible():
-        """Whether this system can flush a whole file system, and reports its failures."""
+        """Whether this system can flush a whole file system and reports errors of that flush."""
         return CAN_FLUSH_FILE_SYSTEMS
 
     def add(self, msgs, head, seal):
-        """Have an open msgs file sealed later, with this Head and Seal (storage.format.head)."""
+        """Add an open msgs file, which seal() will seal with this Head and Seal (storage.format.head)."""
         self._files.allocate(msgs)
         self._segments.append((msgs.path, head, seal))
 
     def seal(self):
-        """Flush the file system, then seal the added segments. A second call does nothing."""
+        """Flush the file system, then write the seals of the added segments. A second call does nothing."""
         segments, self._segments = self._segments, []
         if segments:
             self._files.sync(self._folder, flush_all)
@@ -41,7 +43,7 @@ class Unsealed:
             self._seal(path, head, seal)
 
     def close(self):
-        """Close the folder; segments that were only added stay without a seal. May be called again."""
+        """Close the folder without sealing. A second call does nothing."""
         folder, self._folder = self._folder, None
         if folder is not None:
             self._files.close(folder)
