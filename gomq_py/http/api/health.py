@@ -1,5 +1,5 @@
-"""/api/health/checks, /api/healthchecks and /api/aliveness-test: answers load balancers and alarms with 200,
-or with 503 and the reason.
+"""/api/health/checks, /api/healthchecks, /api/aliveness-test: answers load balancers and alarms with 200, or
+503 and a reason.
 """
 import time
 
@@ -26,7 +26,7 @@ OK = {"status": "ok"}
 
 
 def failed(reason, **facts):
-    """A response with status 503, the ``reason`` and the ``facts``."""
+    """Return a response with status 503, the ``reason`` and the ``facts``."""
     return json_answer({"status": "failed", "reason": reason, **facts}, 503)
 
 
@@ -172,7 +172,9 @@ def health_of_certificates(within, unit):
 
 
 def certificates():
-    """Yield (listener, end of its certificate in Unix seconds) of each TLS listener."""
+    """Yield (listener, expiry date of its certificate in Unix seconds) of each TLS listener. The date is 0 if
+    the certificate's file cannot be read.
+    """
     path = node().settings.tls_cert
     if not path:
         return
