@@ -1,4 +1,6 @@
-"""Commands that define shovels and federation upstreams: lavinmqctl's flags, rabbitmqctl's parameters."""
+"""Commands that define shovels and federation upstreams, with lavinmqctl's flags and rabbitmqctl's
+parameters.
+"""
 import json
 
 import click
@@ -112,7 +114,7 @@ def _add_command(name, takes, component, table, has, what):
 
 
 def _given(key, value):
-    """A parameter's value for ``key``. A URI given once becomes a text, several become a list."""
+    """Return the value of parameter ``key``. A single URI becomes a text, several become a list."""
     if key not in _URIS:
         return value
     return value[0] if len(value) == 1 else list(value)
@@ -123,7 +125,7 @@ def _variable(key):
 
 
 def _check_there(api, has, what):
-    """Raises APIError if the broker has no route ``has``, and so cannot run ``what``, such as a shovel."""
+    """Raise APIError if the broker lacks the route ``has``, and so cannot run ``what``, such as a shovel."""
     # A definition would be stored without effect.
     try:
         api.get(has)
@@ -153,7 +155,7 @@ def set_global_parameter(session, name, value):
 
 
 def _value(text):
-    """The body of a request that sets a parameter. Raises UsageError."""
+    """Return the body of a request that sets a parameter. Raises UsageError."""
     try:
         return {"value": json.loads(text, parse_constant=_refuse)}
     except (ValueError, RecursionError):
