@@ -154,9 +154,7 @@ class Migration:
         return self._is_back_asked or any(map(_is_back, self._shovels().values()))
 
     def start(self):
-        """Create a shovel for each queue, and, moving back, queues that the old broker lacks. Raises
-        APIError.
-        """
+        """Make a shovel for each queue. With ``back``, also make queues missing there. Raises APIError."""
         back = self._is_back_asked
         here, there = _queues(self._here), _queues(self._there)
         for (vhost, name), queue in (here if back else there).items():
@@ -183,8 +181,7 @@ class Migration:
         return True
 
     def rows(self):
-        """Return a dict for each source queue: its messages at both brokers, messages per second, and so on.
-        """
+        """A dict for each source queue: its messages at both brokers, messages per second, and more."""
         shovels, back = self._shovels(), self.back
         here, there = _queues(self._here), _queues(self._there)
         source, target = (here, there) if back else (there, here)
