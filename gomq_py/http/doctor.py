@@ -57,7 +57,6 @@ class Doctor:
         return self._found
 
     def close(self):
-        """Drop the findings and the queue lengths kept for comparison."""
         self._found, self._lengths = None, {}
 
     def _examine(self, node):

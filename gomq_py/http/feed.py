@@ -54,7 +54,6 @@ class Feed:
         return list(enumerate(islice(self._changes, len(self._changes) - missed, None), number + 1))
 
     def close(self):
-        """Stop recording and drop the changes."""
         self._events.unsubscribe(self._heard)
         self._changes.clear()
 

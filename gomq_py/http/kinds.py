@@ -1,5 +1,4 @@
-"""Tables of the entities in long lists: how to build their JSON, and the facts by which lists are filtered
-and sorted.
+"""Tables of the entities in long lists: how to build their JSON, and how to filter and sort by their facts.
 
 A row is a listed entity. A fact is the value of one JSON field, read without building the whole object. A
 sort by a field without a fact builds each row's object once per statistics interval.

@@ -209,7 +209,7 @@ class Families:
         )
 
     def _summed(self):
-        """Return ({type: sums of queues}, sums of exchanges, of channels), with deleted vhosts'. May switch.
+        """Return {type: sums of queues}, sums of exchanges and of channels, with deleted vhosts. May switch.
         """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
@@ -268,7 +268,6 @@ class Families:
             (((one.vhost, one.name), one.state.publish_out) for one in self._exchanges(vhosts)))
 
     def connection_octets(self, _vhosts=None):
-        """Yield the bytes that each connection has received and sent."""
         connections = self._node.clients.all()
         for name, text, value in rows.CONNECTION_COUNTERS:
             yield self._series(

@@ -235,9 +235,7 @@ class OwnFamilies:
             for one in list(vhost.exchanges.values()) if one.delayed_store is not None]
 
     def _schedules(self, vhosts=None):
-        """Yield ((vhost, exchange), Schedules) of delayed exchanges with present or past schedules. May
-        switch.
-        """
+        """Yield ((vhost, exchange), Schedules) of delayed exchanges that have or had some. May switch."""
         for one in paced(self._delayed(vhosts), LOOK):
             if one.delayed_store.schedules is not None:
                 yield (one.vhost, one.name), one.delayed_store.schedules
@@ -301,6 +299,7 @@ class LinkFamilies:
         yield from _families(FEDERATION, FEDERATION_LABELS, described, "status", ROWS)
 
     def per_object(self):
+        """Yield the families of ``shovels()`` and ``federation()``. May switch."""
         yield from self.shovels()
         yield from self.federation()
 

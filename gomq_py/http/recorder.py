@@ -49,6 +49,7 @@ class Recorder:
             self._greenlet.name = "recorder"
 
     def close(self):
+        """End the rounds. May switch."""
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
         self._queues.clear()

@@ -30,8 +30,7 @@ def list_bindings(vhost=None):
 
 
 def ends(vhost, source, kind, destination):
-    """Return (source, destination) of a path; ``kind`` is "q" (queue) or "e" (exchange). Raises NoSuchObject.
-    """
+    """Return (source, destination) of a path; ``kind``: "q" queue, "e" exchange. Raises NoSuchObject."""
     if kind not in KINDS:
         raise NoSuchObject()
     exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)

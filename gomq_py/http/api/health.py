@@ -86,7 +86,7 @@ def health_of_replicas():
 
 
 def quorum_critical():
-    """The answer of health_of_replicas(), of a leader or a follower."""
+    """Answer whether confirms or the service would stop without this node, a leader or follower."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:
