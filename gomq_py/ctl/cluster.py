@@ -54,7 +54,7 @@ def cluster_status(session):
 
 
 def _nodes(figures):
-    """Return the lines about nodes of an elected cluster, or {}."""
+    """Return an elected cluster's nodes and running nodes, for printing; {} for other clusters."""
     found = {one["node"]: one["state"] for one in figures.get("nodes", [])}
     if not found:
         return {}
@@ -64,7 +64,7 @@ def _nodes(figures):
 
 
 def _elected(figures):
-    """Return the other lines about an elected cluster."""
+    """Return an elected cluster's leader, epoch, nodes in sync and so on, for printing."""
     members = figures.get("in_sync", [])
     return {
         "Leader": _named(figures, figures.get("leader_node") or ""),

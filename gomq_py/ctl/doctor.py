@@ -87,7 +87,7 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Yield the findings of ``judge(answer)`` on the API's answer at a path, or that the request failed."""
+    """Yield the findings of ``judge(answer)`` on the API's answer at a path, or one about its failure."""
     try:
         answer = api.get(path)
     except APIError as error:

@@ -150,7 +150,6 @@ class Migration:
 
     @property
     def back(self):
-        """Whether messages are moved back to the old broker."""
         return self._is_back_asked or any(map(_is_back, self._shovels().values()))
 
     def start(self):

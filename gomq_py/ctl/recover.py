@@ -99,8 +99,10 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def lend(folder, root, user, password):
-    """Copy a folder of set-aside/ into a new data folder ``root``. Return the queue's arguments, a dict. A
-    broker on ``root`` has this user, and the messages in the queue RECOVERED. Raises FolderError, OSError.
+    """Copy a folder of set-aside/ into a new data folder ``root``. Return the queue's arguments, a dict.
+
+    A broker started on ``root`` has this user, and the messages in the queue RECOVERED. Raises FolderError,
+    OSError.
     """
     folder = os.path.abspath(folder)
     if not os.path.isdir(folder):
@@ -122,7 +124,6 @@ def count_in(folder):
 
 
 def is_stream(arguments):
-    """Whether a queue with these arguments is a stream."""
     return arguments.get(QUEUE_TYPE) == STREAM
 
 
