@@ -95,7 +95,6 @@ class Attempt:
         self._leave()
 
     def succeeded(self):
-        """Note that the password was correct."""
         self._failed = False
         self._know()
 

@@ -193,7 +193,7 @@ class Users:
         )
 
     def costs_left(self, name):
-        """Return bcrypt costs for ``passwords.spend``, to be called in a thread after a refused login."""
+        """Return bcrypt costs for ``passwords.spend`` in a thread, so that all refusals take equally long."""
         # So every refusal takes as long as for the costliest hash, and does not reveal which users exist.
         if self._costliest is None:
             self._costliest = max(
@@ -487,8 +487,7 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """For compaction: yield functions that return the present record of a user, limit or right, or None.
-        """
+        """Yield functions for compaction: each returns the record of a user, limit or right, or None."""
         for name in list(self._users):
             yield partial(self._login_now, name)
             user = self._users.get(name)
