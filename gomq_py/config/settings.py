@@ -578,8 +578,7 @@ class Settings:
         raise AttributeError(f"no such setting: {name}")
 
     def set(self, attribute: str, value: Any, origin: str) -> None:
-        """Set an option. ``origin``: where the value was given ("--port", "gomq.ini:12"). Raises TypeError.
-        """
+        """Set an option. ``origin``: where the value was given ("--port", "gomq.ini:3"). Raises TypeError."""
         if attribute not in BY_ATTRIBUTE:
             raise TypeError(f"no such setting: {attribute}")
         setattr(self, attribute, value)
