@@ -43,7 +43,6 @@ class LogRing(SystemLocked):
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Format a record of the log and keep it as a line."""
         try:
             message = message_of(record)
             if record.exc_info:

@@ -76,7 +76,6 @@ def give_memory_back() -> None:
 
 @cache
 def _malloc_trim() -> Any:
-    """The C library's malloc_trim, or None."""
     # Cached, because each lookup makes a new class.
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
