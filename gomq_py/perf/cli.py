@@ -123,7 +123,6 @@ def _progress(published_per_s, consumed_per_s):
 
 
 def _summary(result):
-    """Return the lines to print at the end of a throughput run."""
     lines = [
         "", "Summary:",
         f"Published: {result.published:,} messages, {result.publish_rate:,.0f} msgs/s",

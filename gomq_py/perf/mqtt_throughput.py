@@ -29,7 +29,6 @@ _SESSION_EXPIRY_S = 3600  # of a kept session: cleans up after a killed run
 
 
 def connect(options, name, **more):
-    """Open an MQTT connection and return its MQTTClient."""
     return MQTTClient(
         options.uri, version=options.version, client_identifier=name, keep_alive_s=0,
         timeout_s=options.timeout_s, **more)
@@ -111,7 +110,6 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
-        """Return how many messages may be published now."""
         # At most ``confirm`` messages follow the oldest unacknowledged one, so that no packet identifier is
         # used twice at a time.
         allowed = super().allowed()

@@ -53,8 +53,7 @@ class Role:
         self._started_ns = now_ns
 
     def read(self, now_ns, limit_octets=131072):
-        """Read and parse once. Return False if nothing has arrived, raise ClientError at the broker's close.
-        """
+        """Read and parse once. Return False if nothing has come. Raises ClientError if the broker closed."""
         kept = self.walk.kept
         try:
             count = self.socket.recv_into(self._room[kept:kept + limit_octets])
