@@ -212,7 +212,7 @@ def decode_value(data, offset=0):
 
 
 def skip_value(p, at):
-    """Return the offset behind the checked value whose type byte is at ``at``."""
+    """Return the offset behind the already checked value whose type byte is at ``at``."""
     kind = p[at]
     if kind == LONGSTR or kind == OCTETS or kind == TABLE or kind == ARRAY:
         return at + 5 + octets.be32(p, at + 1)
@@ -220,7 +220,7 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """Return the offset of the entry with this key in checked entries [``at``, ``end``); -1 if missing."""
+    """The offset of this key's entry in already checked entries [``at``, ``end``); -1 if missing."""
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):
@@ -230,7 +230,7 @@ def find_key(p, at, end, key, key_length):
 
 
 def read_table(p, at):
-    """Decode the checked table whose u32 size is at ``at``."""
+    """Decode the already checked table whose u32 size is at ``at``."""
     table = {}
     end = at + 4 + octets.be32(p, at)
     at += 4
@@ -244,7 +244,7 @@ def read_table(p, at):
 
 
 def read_array(p, at):
-    """Decode the checked array whose u32 size is at ``at``."""
+    """Decode the already checked array whose u32 size is at ``at``."""
     values = []
     end = at + 4 + octets.be32(p, at)
     at += 4
@@ -255,7 +255,7 @@ def read_array(p, at):
 
 
 def read_value(p, at):
-    """Decode the checked value whose type byte is at ``at``."""
+    """Decode the already checked value whose type byte is at ``at``."""
     kind = p[at]
     if kind == LONGSTR:
         return text_or_octets(bytes(p[at + 5:at + 5 + octets.be32(p, at + 1)]))
@@ -269,7 +269,7 @@ def read_value(p, at):
 
 
 def read_scalar(p, at):
-    """Decode the checked fixed-width value whose type byte is at ``at``."""
+    """Decode the already checked fixed-width value whose type byte is at ``at``."""
     kind = p[at]
     at += 1
     if kind == BOOLEAN:
@@ -301,7 +301,7 @@ def read_scalar(p, at):
 
 
 def is_integer(p, at):
-    """Return True if the checked value whose type byte is at ``at`` is an integer."""
+    """Return True if the already checked value whose type byte is at ``at`` is an integer."""
     kind = p[at]
     return (
         kind == INT32 or kind == INT64 or kind == INT64_ALIAS or kind == INT16 or kind == INT8

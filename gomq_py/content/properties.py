@@ -79,7 +79,7 @@ def skip_shortstr(p, at, end):
 
 
 def headers_at(p, at):
-    """The offset of the headers in checked properties at ``at``, or where absent headers would begin."""
+    """The offset of headers in already checked properties at ``at``, even if there are none yet."""
     flags = octets.be16(p, at)
     at += 2
     if flags & CONTENT_TYPE:
