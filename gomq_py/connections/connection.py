@@ -31,7 +31,7 @@ BROKEN = "by a fault of the broker"
 class ClientConnection:
     """Serves a client from its first byte to its last. ``why``: the reason of its end, for the log.
 
-    ``local_user``: the user of a client in this process, without port. A subclass has:
+    ``local_user``: the user of a client in this process, which uses no port. A subclass has:
 
         log                              the protocol's logger
         LoginAttempt                     the protocol's ClientLogin
@@ -73,7 +73,6 @@ class ClientConnection:
 
     @property
     def peer(self):
-        """The client's address as text."""
         return format_address(self.address)
 
     @property
@@ -168,7 +167,7 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Return whether the next frame may be handled in this poll. If not, pause reading until its turn."""
+        """Return whether the next frame may be handled now. If not, reading pauses until its turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
@@ -216,8 +215,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Tell the client of the end and release everything. Return True if the client was told. May switch.
-        """
+        """Tell the client of the end; release everything. Return True if the client was told. May switch."""
         try:
             return self._say_last_word()
         finally:

@@ -151,8 +151,7 @@ class ClientLogin(Lane):
         self.connection.stream.stop(self._too_late())
 
     def say_last_word(self):
-        """Log why the login failed, and tell the client the reason. Return True if it was sent. May switch.
-        """
+        """Log why the login failed, and tell the client the reason. Return True if sent. May switch."""
         connection, error = self.connection, None
         try:
             connection.stream.finish()
