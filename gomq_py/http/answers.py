@@ -73,9 +73,7 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """Return a response with a JSON array, sent in slices. May switch. The answer to a GET has only the
-    fields in the query's ``columns``.
-    """
+    """Return a JSON array, sent in slices. For a GET, only with the query's ``columns``. May switch."""
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
         [b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"]

@@ -41,9 +41,7 @@ def visible_vhosts():
 
 
 def vhosts_named(name=None):
-    """Return a list with the vhost of this name. Without a name: all vhosts that the request's user may see.
-    Raises NoSuchObject, NotAuthorised.
-    """
+    """Return [the vhost of this name], or all visible vhosts. Raises NoSuchObject, NotAuthorised."""
     return visible_vhosts() if name is None else [find_vhost(name)]
 
 

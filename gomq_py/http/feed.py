@@ -45,9 +45,7 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """Return [(number, Change)] of all changes after ``number``; None if ``number`` is too old or too
-        high.
-        """
+        """Return [(number, Change)] after ``number``; None if ``number`` is too old or too high."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None

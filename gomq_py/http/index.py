@@ -167,7 +167,6 @@ class _Kept:
         return sum(len(column.values) for column in self._columns.values())
 
     def get(self, numbers):
-        """Return the _Column of exactly the rows with these ids, or None."""
         column = self._columns.get(numbers)
         if column is not None:
             self._columns.move_to_end(numbers)

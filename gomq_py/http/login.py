@@ -173,7 +173,6 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
 
 
 def _actor():
-    """Return the Actor of this request, for events and the audit log."""
     protocol = CONTROL_SOCKET if isinstance(g.user, LocalOperator) else request.scheme.upper()
     return Actor(g.user, protocol, request.environ.get("gomq.peer", str)())
 

@@ -78,7 +78,6 @@ class Families:
         yield self._counter("cpu_system_time", "Seconds of CPU in the kernel for the broker", usage.ru_stime)
 
     def node_limits(self, _vhosts=None):
-        """Yield the process's resource limits and uptime."""
         watch, descriptors = self._node.broker.resource_watch, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield self._gauge("process_max_fds", "Open file descriptors limit", descriptors)
         yield self._gauge(
@@ -209,8 +208,7 @@ class Families:
         )
 
     def _summed(self):
-        """Return {type: sums of queues}, sums of exchanges and of channels, with deleted vhosts. May switch.
-        """
+        """Return {type: sums of queues}, sums of exchanges and of channels, with deleted ones. May switch."""
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
@@ -236,7 +234,6 @@ class Families:
         return self._queue_gauges(rows.CONSUMERS, vhosts)
 
     def queue_details(self, vhosts=None):
-        """Yield each queue's consumers, consumer capacity, message bytes and persistent messages."""
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):

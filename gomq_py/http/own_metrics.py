@@ -117,7 +117,6 @@ class OwnFamilies:
         )
 
     def failed_jobs(self):
-        """Return the family that counts failed slices of background work, by job."""
         family = CounterMetricFamily(
             f"{PREFIX}jobs_failed", "Slices of background work that ended with an error", labels=("job",)
         )
@@ -198,7 +197,6 @@ class OwnFamilies:
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
 
     def groups(self, vhosts=None):
-        """Yield figures of message groups for each queue that has them (table GROUPS)."""
         described = [
             ((queue.vhost, queue.name), groups) for queue in paced(self._queues(vhosts), LOOK)
             if (groups := describe_groups(queue)) is not None
@@ -207,7 +205,6 @@ class OwnFamilies:
             yield _series(name, text, LABELS, ((names, groups[field]) for names, groups in described))
 
     def schedules(self, vhosts=None):
-        """Yield figures of schedules for each delayed exchange that has them (table SCHEDULES)."""
         found = list(self._schedules(vhosts))
         for field, family, name, text in SCHEDULES:
             yield family(f"{PREFIX}exchange_{name}", text, labels=("vhost", "exchange")), (

@@ -61,7 +61,6 @@ def _answer(path):
 
 
 def _found(path):
-    """Return the _File of a path; None if the page has no such file."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None

@@ -90,9 +90,7 @@ class View:
 
 
 class Rates:
-    """Keeps rates and histories of one broker: a sample every ``interval_s`` seconds, the last
-    ``samples_max``. ``spawn`` starts the sampling greenlet.
-    """
+    """Keeps rates and histories of one broker: a sample every ``interval_s``, the last ``samples_max``."""
 
     def __init__(
         self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time, spawn=gevent.spawn
@@ -125,9 +123,7 @@ class Rates:
         return View(group, values, rates, history, windows)
 
     def record(self, group, thing, values):
-        """Add a sample to an entity's history, which then lasts until ``end_record()``. The caller records
-        every RECORD_INTERVAL_S seconds.
-        """
+        """Add a sample to an entity's history, which then lasts until ``end_record()``."""
         key = (group, _reference(thing))
         history = self._recorded.get(key)
         if history is None:
@@ -339,13 +335,12 @@ class History:
         self._long_at_s = -LONG_INTERVAL_S
 
     def add(self, unix_s, values):
-        """Add a sample; drop the oldest if there are too many."""
         self._samples.add(unix_s, values)
         if self.is_long_due(unix_s):
             self.add_long(unix_s, values)
 
     def record(self, unix_s, values):
-        """Add a sample to the last ten minutes, and to the day if one is due."""
+        """Add a sample to the history of ten minutes and, if a sample is due, to the day's history."""
         if self._recorded is None:
             self._recorded = Ring(len(values), int(RECORD_S / RECORD_INTERVAL_S))
         self._recorded.add(unix_s, values)
@@ -357,7 +352,6 @@ class History:
         self._samples.clear()
 
     def is_long_due(self, unix_s):
-        """Return whether the next of the day's samples is due."""
         # A clock that was set back must not end the samples until it is where it was.
         return self.is_long and not 0 <= unix_s - self._long_at_s < LONG_INTERVAL_S
 
@@ -422,7 +416,6 @@ class Ring:
         self._next = 0
 
     def add(self, unix_s, values):
-        """Add a sample; drop the oldest if there are too many."""
         sample = array("d", (unix_s, *values))
         if len(self._ring) < self._samples_max * self._width:
             self._ring.extend(sample)

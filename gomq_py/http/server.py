@@ -110,7 +110,6 @@ class _Incoming(io.RawIOBase):
         self._handed_over = True
 
     def _idle(self, count):
-        """Handle the first bytes of a request, which end the idle time."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -450,7 +449,7 @@ class ManagementServer:
         return not self._server.started or not self._server.full()
 
     def adopt(self, family, descriptor, address):
-        """Serve a client, ``descriptor``, that another node has accepted."""
+        """Serve a client that another node has accepted. ``descriptor``: the socket's file descriptor."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):

@@ -188,7 +188,6 @@ def queue_state(one):
 
 
 def consumers_of(one):
-    """Return a list of the consumers of a queue."""
     return list(one.ring.consumers) if one.ring is not None else []
 
 
@@ -318,7 +317,6 @@ def mqtt_session(session, vhost):
 
 
 def mqtt_subscription(subscription, session, vhost):
-    """Return a subscription of an MQTT session as JSON."""
     return {
         "client_id": session.client_id, "vhost": vhost.name, "topic_filter": subscription.topic_filter,
         "qos": subscription.qos, "no_local": bool(subscription.no_local),

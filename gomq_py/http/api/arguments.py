@@ -50,5 +50,4 @@ def _described(of, name, row):
 
 
 def plain(text):
-    """Return a description's text without Markdown."""
     return _LINK.sub(r"\1", _REFERENCE.sub("", text)).replace("`", "")

@@ -39,7 +39,6 @@ def ends(vhost, source, kind, destination):
 
 
 def between(exchange, destination):
-    """Return a list of the bindings from an exchange to ``destination``, a queue or exchange."""
     return [one for one in exchange.bindings() if one.destination is destination]
 
 

@@ -111,8 +111,6 @@ def compare_definitions(vhost=None):
 
 
 class _Here:
-    """The broker's present definitions as a mapping from kinds ("queues") to iterators over their entries."""
-
     # All kinds at once would be as large as an export.
     def __init__(self, vhost):
         self._vhost = vhost

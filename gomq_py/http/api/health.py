@@ -172,9 +172,7 @@ def health_of_certificates(within, unit):
 
 
 def certificates():
-    """Yield (listener, expiry date of its certificate in Unix seconds) of each TLS listener. The date is 0 if
-    the certificate's file cannot be read.
-    """
+    """Yield (TLS listener, Unix seconds when its certificate expires; 0 if the file cannot be read)."""
     path = node().settings.tls_cert
     if not path:
         return

@@ -150,7 +150,6 @@ def delete_retained(vhost, topic):
 
 
 def _retained(message, topic, vhost, most):
-    """Return a retained message as JSON. A payload that is not UTF-8 is in base64."""
     described = message.describe()
     return {
         "topic": topic, "vhost": vhost, **shapes.content_shown(message, "auto", most),

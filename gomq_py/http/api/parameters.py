@@ -109,7 +109,6 @@ def list_global_parameters():
 
 
 def _global():
-    """Return {name: value} of all global parameters, including the cluster's id, as in RabbitMQ."""
     return {CLUSTER_ID: node().broker.cluster_id, **node().broker.parameters.global_}
 
 

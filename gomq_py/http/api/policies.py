@@ -117,7 +117,6 @@ def _check_token(definition):
 
 
 def _shown(change):
-    """Return a policy's change of an entity as JSON, with the ``settings`` that differ; null: no value."""
     before, after = shown(change.before.definition), shown(change.after.definition)
     return {
         "type": "exchange" if change.kind == EXCHANGE else "queue", "name": change.entity.name,

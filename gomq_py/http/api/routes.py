@@ -66,7 +66,6 @@ def _step(vhost, step):
 
 
 def _ways(steps):
-    """Return {destination: the routing step that reached it first}."""
     first = {}
     for step in steps:
         first.setdefault(step.destination, step)
@@ -74,7 +73,6 @@ def _ways(steps):
 
 
 def _match(vhost, destination, ways, due_ms):
-    """Return a destination as JSON: exchanges on the way, reason, due time and state."""
     kind = _type(vhost, destination)
     via = [ways[destination].source]
     while via[0] in ways and ways[via[0]].source not in via:

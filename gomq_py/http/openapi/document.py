@@ -124,7 +124,6 @@ def _operation(view, rule, method):
 
 
 def _text(view):
-    """The docstring of a view, with `code` as in Markdown."""
     text = " ".join((view.__doc__ or "").replace("``", "`").split())
     return text.removesuffix(_OF_THE_CODE).strip()
 

@@ -49,9 +49,7 @@ BODY_OF = {
 
 
 def command(method, path, operation):
-    """Return the curl command of an operation at ``path``, with example values for path and query. The query
-    has the required parameters, and those for paging.
-    """
+    """Return the curl command of an operation at ``path``, with example values."""
     given = {one["name"]: one["example"] for one in operation["parameters"] if one["in"] == "path"}
     for name, value in given.items():
         path = path.replace(f"{{{name}}}", quote(str(value), safe=""))

@@ -42,9 +42,7 @@ KINDS = {
 
 
 def rendered(document, arguments, manual):
-    """Return the page as text. May switch. ``arguments`` are those of /api/arguments. ``manual`` is the
-    documentation's URL, or "".
-    """
+    """Return the page as text. ``manual``: the documentation's URL, or "". May switch."""
     info, subjects = document["info"], [tag["name"] for tag in document["tags"]]
     contents = "".join(
         f"<li><a href='#{anchor(one)}'>{escape(one)}</a>" for one in (*subjects, ARGUMENTS, OBJECTS))
@@ -83,7 +81,6 @@ def _by_subject(paths):
 
 
 def _subject(name, operations):
-    """Return a section with each operation once, even if it has several paths."""
     def sameness(one):
         method, _, operation = one
         return operation["x-endpoint"], method
@@ -125,7 +122,6 @@ def _answers(responses):
 
 
 def _fields(schema):
-    """Return rows (name, type) of an object's fields. Fields that may be missing are marked "optional"."""
     required = schema.get("required", ())
     return [
         (f"<code>{escape(name)}</code>{'' if name in required else ' <small>optional</small>'}", _type(one))
