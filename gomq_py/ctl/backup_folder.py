@@ -179,7 +179,6 @@ def _held(root, files):
 
 
 def _manifest(root, begun, progress):
-    """Read the whole copy and return its manifest."""
     found = sorted(listing(root, NOT_CONTENT))
     sizes = {path: os.path.getsize(path) for path, is_folder in found if not is_folder}
     total, done, files = sum(sizes.values()), 0, {}

@@ -54,7 +54,6 @@ def cluster_status(session):
 
 
 def _nodes(figures):
-    """Return an elected cluster's nodes and running nodes, for printing; {} for other clusters."""
     found = {one["node"]: one["state"] for one in figures.get("nodes", [])}
     if not found:
         return {}
@@ -64,7 +63,6 @@ def _nodes(figures):
 
 
 def _elected(figures):
-    """Return an elected cluster's leader, epoch, nodes in sync and so on, for printing."""
     members = figures.get("in_sync", [])
     return {
         "Leader": _named(figures, figures.get("leader_node") or ""),
@@ -82,7 +80,6 @@ def _elected(figures):
 
 
 def _named(figures, node):
-    """Return the name and address of a node, or its id if the name is unknown."""
     for one in figures.get("nodes", []):
         if one["node"] == node and one["name"]:
             return f"{one['name']} ({one['address']})"

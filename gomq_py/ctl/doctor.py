@@ -97,7 +97,6 @@ def _optional(api, path, judge):
 
 
 def _certificates(api):
-    """Yield findings about certificates that have expired or soon will, by the health check."""
     for days in (0, checks.CERTIFICATE_DAYS):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")

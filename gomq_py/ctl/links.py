@@ -13,8 +13,6 @@ _ACK_MODES = click.Choice(["on-confirm", "on-publish", "no-ack"])
 
 
 class _JSON(click.ParamType):
-    """A click type for an option whose value is a JSON object."""
-
     name = "json"
 
     def convert(self, value, param, ctx):
@@ -28,8 +26,6 @@ class _JSON(click.ParamType):
 
 
 class _Messages(click.ParamType):
-    """A click type for src-delete-after: never, queue-length or a number of messages."""
-
     name = "never|queue-length|number"
 
     def convert(self, value, param, ctx):

@@ -13,7 +13,6 @@ from gomq_py.ctl.topology import object_of
 
 
 def _filtering(function):
-    """Decorator: gives a command the options that select messages."""
     for option in (
         click.option("--count", type=int, help="At most so many."),
         click.option("--exchange", help="Only those published to this exchange; * and ? stand for anything."),

@@ -109,7 +109,6 @@ class Definitions:
                 yield (vhost, *item)
 
     def stream_folders(self):
-        """Return the set of names of the folders that belong to streams."""
         return {
             f"{queue_id(vhost, name)}.{record['incarnation'][:8].hex()}"
             for vhost, name, record in self._each("queues")
@@ -201,8 +200,6 @@ def _vhost(name, record):
 
 
 class _Users:
-    """Collects users and their rights from the records of the log of users."""
-
     def __init__(self):
         self._users = {}
 
@@ -239,7 +236,6 @@ class _Users:
                 user["topics"][where] = {key: record[key] for key in _TOPIC_RIGHTS}
 
     def exported(self):
-        """Return an export's lists of users, permissions and topic permissions."""
         users = self._users.items()
         return {
             "users": [

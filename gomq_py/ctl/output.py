@@ -68,7 +68,6 @@ class Output:
 
     @staticmethod
     def json(value):
-        """Print a value as JSON, indented on a terminal."""
         indent = None if not sys.stdout.isatty() else 2
         text = json.dumps(value, indent=indent, ensure_ascii=False)
         try:
@@ -128,7 +127,6 @@ def path_of(column):
 
 
 def has(row, column):
-    """Return whether ``row``, nested dicts, has the field ``column``, such as ``a.b``."""
     return at(row, column, _NOTHING) is not _NOTHING
 
 

@@ -61,9 +61,7 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Decorator: gives a command the options for another broker, and that broker's API. ``place`` names the
-    other broker in the help.
-    """
+    """Decorator: gives a command options for another broker (``place`` in the help), and its API."""
 
     def decorate(function):
         @click.option("--from", "source", required=True, metavar="URI",

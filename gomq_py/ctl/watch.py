@@ -58,7 +58,6 @@ def _watch(session, sort, interval, count):
 
 
 def _rows(session, sort, most):
-    """Return the first ``most`` queues in the order of a column, as rows with COLUMNS."""
     page = session.api.get(
         "queues", session.vhost, page=1, page_size=most, sort=COLUMNS[sort],
         sort_reverse=str(sort != "name").lower(), columns=",".join(COLUMNS.values()))
@@ -70,7 +69,6 @@ def _rounded(value):
 
 
 def _head(api):
-    """Return one line about the whole broker."""
     overview = api.get("overview")
     totals, rates = overview["queue_totals"], overview["message_stats"]
     try:
