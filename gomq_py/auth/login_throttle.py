@@ -138,7 +138,6 @@ class _Counters:
             del self._counters[oldest]
 
     def drop_if_clean(self, key):
-        """Drop the counter of ``key`` if it has neither failures nor attempts."""
         # Many such counters could otherwise evict the counters of names whose passwords are being guessed.
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
@@ -184,7 +183,6 @@ class _Counter:
         self._checked += 1
 
     def leave(self, failed):
-        """End a password check that ``enter()`` admitted. ``failed``: count a failure."""
         self._checked -= 1
         if failed:
             self._forget()

@@ -38,8 +38,11 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """Return the User if that needs neither a hash nor a wait. Otherwise None: then call ``login()``. The
-        password was verified before, and the name waits for nothing at this address (LoginThrottle.is_known).
+        """Return the User if that needs neither a costly hash nor a wait. Otherwise None: then call
+        ``login()``.
+
+        The password must have been verified before, and earlier failures must not delay the name at this
+        address.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)

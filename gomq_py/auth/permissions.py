@@ -29,9 +29,7 @@ class Permission:
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
-        """Raises ValueError for an invalid value. ``make`` turns the value of a right into a pattern. By
-        default the value is a regular expression.
-        """
+        """``make`` turns a right's value into a pattern (default: regular expression). Raises ValueError."""
         make = make or compiled
         self.user = user
         self.vhost = vhost

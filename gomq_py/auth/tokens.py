@@ -125,9 +125,7 @@ class TokenUser(User):
 
 
 class TokenTopicPermission:
-    """The routing keys that a token's user may publish (write) and bind (read) at one topic exchange. Used
-    like a TopicPermission, with globs.
-    """
+    """The rights of a token's user on routing keys at one topic exchange, as globs. See TopicPermission."""
 
     __slots__ = ("_globs",)
 
@@ -238,7 +236,6 @@ def looks_like_token(password):
 
 
 def _words(value):
-    """Return a list of the scopes in a claim, which is a text of words or a list."""
     if isinstance(value, str):
         return value.split()
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

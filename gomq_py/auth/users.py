@@ -223,8 +223,8 @@ class Users:
         return password_hash
 
     def get_verified(self, name, password, address):
-        """Return the user of this name if this password was verified earlier in this run, otherwise None. The
-        user also ``may_come_from`` this address. Computes no costly hash.
+        """Return the user if this password was verified earlier in this run, otherwise None. None also if the
+        user may not log in from this address. Computes no costly hash.
         """
         user = self._users.get(name)
         if (
@@ -235,7 +235,6 @@ class Users:
         return None
 
     def is_hash_of(self, name, password_hash):
-        """Return whether this is the present hash of the user of this name."""
         return self._users.get(name, _NOBODY).password_hash == password_hash
 
     def may_come_from(self, name, address):
@@ -317,10 +316,7 @@ class Users:
         return True
 
     def set_topic_permission(self, name, vhost, exchange, write, read):
-        """Limit a user's routing keys at a topic exchange.
-
-        Raises KeyError for an unknown user, ValueError for a bad expression, OSError.
-        """
+        """Limit routing keys at a topic exchange. Raises KeyError (unknown user), ValueError, OSError."""
         user = self._users[name]
         permission = TopicPermission(name, vhost, exchange, write, read)
         self._append(_topic_record(permission))
