@@ -540,9 +540,7 @@ class Settings:
     """
 
     def __init__(self, **values: Any):
-        """``values``: {attribute name: value}; other options get defaults. Raises TypeError on an unknown
-        name.
-        """
+        """``values``: {attribute name: value}; others get defaults. Raises TypeError on an unknown name."""
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
         self.origins: dict[str, str] = {}

@@ -54,7 +54,7 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser with a fixed width, which avoids a look-up of the terminal's."""
+    """An ArgumentParser that looks up the terminal's width only to print help. Raises ConfigError."""
 
     # argparse itself asks at every flag, and for that imports compression libraries (0.2 MB).
     def __init__(self, **options: Any):
@@ -250,7 +250,6 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Keep one line of a [sni:HOST] section. Values are parsed like those of [main]. Returns warnings."""
     key = entry.key
     for prefix in SNI_PROTOCOLS:
         key = key.removeprefix(prefix)
@@ -264,7 +263,6 @@ def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_shovel(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Keep one line of a [shovel:NAME] section as text, which the shovels check later."""
     shovel = settings.shovels.setdefault(entry.section.removeprefix(SHOVEL_PREFIX).strip(), {})
     if entry.key in shovel:
         raise ConfigError(f"{entry.place}: {entry.key} is given twice in section [{entry.section}]")
