@@ -54,9 +54,7 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def held_while_making() -> Iterator[None]:
-    """Context manager: disables the cycle collector while very many long-lived objects are made. Freezes
-    these objects afterwards. Used for imports, for example.
-    """
+    """Context manager: no cycle collections while many long-lived objects are made; then freezes them."""
     # Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
     # once more soon afterwards.
     global _making  # noqa: PLW0603

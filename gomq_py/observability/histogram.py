@@ -18,7 +18,6 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count an event whose duration is ``value``."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 

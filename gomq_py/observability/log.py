@@ -196,7 +196,6 @@ class _Complaining(SystemLocked, logging.StreamHandler):
 
 
 def _caller() -> str:
-    """Return file and line of the code that logs the current line."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename in (__file__, logging.__file__):
         frame = frame.f_back

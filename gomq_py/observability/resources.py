@@ -30,9 +30,7 @@ def used_memory(proc: str = "/proc") -> int:
 
 
 def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
-    """Return the bytes that this process may use: the machine's memory, or a lower limit. The limit is that
-    of a container or service (cgroup v1 or v2).
-    """
+    """Return the bytes that this process may use: the machine's memory or a lower cgroup limit (v1, v2)."""
     limits = list(_cgroup_limits(proc, cgroups))
     machine = _machine_memory(proc)
     if machine:
@@ -57,9 +55,7 @@ def free_disk(path: Any) -> tuple[int, int]:
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """Return (device, inode) of the file or folder at ``path``; None if it does not exist. Tells whether
-    another file or folder has replaced it. May take long. Raises OSError.
-    """
+    """Return (device, inode) of ``path``, or None if missing. Raises OSError. May take long."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
