@@ -165,7 +165,6 @@ class QueueChecks:
                 self._idle = ready_count, name
 
     def look_at_growth(self, name, ready_count, before, seconds):
-        """Judge a queue that has grown from ``before`` to ``ready_count`` messages in ``seconds``."""
         grown = ready_count - before
         if grown > max(GROWN_MESSAGES, GROWN_PART * before):
             self._add(
@@ -174,7 +173,6 @@ class QueueChecks:
                 "add consumers, or find out why the consumers are slow")
 
     def look_at_age(self, name, unacked_s):
-        """Judge a queue with a message that has been unacknowledged for ``unacked_s`` seconds."""
         if unacked_s > OLD_UNACKED_S:
             self._add(
                 "old", WARNING, name, f"a message is unacknowledged since {int(unacked_s)} s",
