@@ -261,7 +261,6 @@ def groups(options, group, single):
 
 
 def count(text):
-    """Parse a number of queues, connections or the like."""
     return _number(text, int, MOST)
 
 

@@ -196,7 +196,6 @@ class PublisherRole(Role):
     # The rest is private.
 
     def _publish(self, now_ns):
-        """Publish the next messages of the batch. Return False if none may be published now."""
         allowed = self.allowed()
         self.due_ns = None
         if self.options.rate and allowed > 0:

@@ -219,7 +219,6 @@ class SequenceCheck:
         self.misordered = self.corrupt = 0
 
     def note(self, sequence):
-        """Check and count a message by the number in its body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -508,7 +507,6 @@ class MQTTWalk(Walk):
         return self.delivered - before
 
     def take_message(self, p):
-        """Count, check, time and acknowledge a PUBLISH."""
         at = self.packets.payload_at
         size = self.packets.payload_length
         self.delivered += 1
@@ -538,9 +536,7 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """Return {"count", "min", "median", "p75", "p95", "p99", "max"} of histograms, in ms; {"count": 0} if
-    empty.
-    """
+    """Return count, min, median, p75, p95, p99 and max of histograms, in ms; {"count": 0} if empty."""
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)
     summary = {"count": count}

@@ -93,7 +93,6 @@ class Loop:
         self._poll.close()
 
     def _turn(self, timeout_ms):
-        """Wait, then call the Roles whose socket is ready or whose time has come."""
         readable, ready = self._wait(timeout_ms)
         now_ns = time.monotonic_ns()
         while self._due and self._due[0][0] <= now_ns:
