@@ -62,7 +62,6 @@ def register(form):
 
 
 def forget(kind):
-    """Unregister the Form of a kind, if any."""
     _FORMS[kind] = None
 
 

@@ -333,8 +333,7 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Return the Unix milliseconds at which a message is due, by its checked header entries in [``at``,
-    ``end``).
+    """Return when a message is due, Unix ms, by its already checked header entries in [``at``, ``end``).
 
     NOT_DELAYED if no header delays it. UNTOLD if the table must be decoded first, or has x-schedule.
     ``arrived_ms``: its arrival, Unix milliseconds.
