@@ -28,6 +28,7 @@ class LoginDeadline:
 
     @property
     def left_s(self):
+        """Seconds that were left when the ``with`` block ended."""
         return self._left_s
 
     def __enter__(self):

@@ -102,6 +102,7 @@ def delete_binding(vhost, source, kind, destination, key):
 
 
 def _find(vhost, source, kind, destination, key):
+    """Return the binding, or the queue of a default binding. Raises NoSuchObject."""
     exchange, end = ends(vhost, source, kind, destination)
     if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
         return end
