@@ -1,8 +1,8 @@
-"""Client certificates: finds the user name in a certificate, and shows certificates as text.
+"""Finds the user name in a client certificate, and shows certificates as text.
 
-The functions take the result of ``SSLSocket.getpeercert()``. They make names as RabbitMQ does
-(``ssl_cert_login_from``), so that users who move from RabbitMQ keep their names. The TLS library has verified
-every certificate that these functions get.
+The functions take the result of ``SSLSocket.getpeercert()``: the TLS library has verified these certificates.
+User names are made as in RabbitMQ (``ssl_cert_login_from``), so that users who move from RabbitMQ keep their
+names.
 """
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ _SPECIAL = frozenset(',+"\\<>;')
 def user_name(
     certificate: Mapping[str, Any], login_from: str, alternative_type: str = "dns", alternative_index: int = 0
 ) -> str | None:
-    """The user name in a certificate; None if it has no name of the configured kind."""
+    """Return the user name in a certificate; None if it has no name of the configured kind."""
     if login_from == DISTINGUISHED_NAME:
         return distinguished_name(certificate.get("subject", ())) or None
     if login_from == COMMON_NAME:
@@ -40,8 +40,8 @@ def user_name(
 
 
 def certified_name(socket: Any, settings: Any) -> str | None:
-    """The user name in the verified client certificate of this socket; "" if the certificate has no name of
-    the configured kind; None if there is no certificate.
+    """Return the user name in the verified client certificate of this socket. None without a certificate; ""
+    if the certificate has no name of the configured kind.
     """
     certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     if not certificate:
@@ -51,7 +51,7 @@ def certified_name(socket: Any, settings: Any) -> str | None:
 
 
 def distinguished_name(parts: Any) -> str:
-    """A distinguished name as text in RFC 4514's form, its last part first: ``CN=client,O=Example``."""
+    """Return a distinguished name in RFC 4514's form, with its last part first: ``CN=client,O=Example``."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(parts)
@@ -59,7 +59,7 @@ def distinguished_name(parts: Any) -> str:
 
 
 def validity(certificate: Mapping[str, Any]) -> str:
-    """A certificate's validity as a text "START - END", with the times in OpenSSL's form."""
+    """Return a certificate's validity as a text "START - END", with the times in OpenSSL's form."""
     return f"{certificate.get('notBefore', '')} - {certificate.get('notAfter', '')}"
 
 

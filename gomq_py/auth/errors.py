@@ -1,14 +1,12 @@
-"""Errors: defines the errors of logins."""
+"""The errors of logins."""
 
 
 class LoginRefused(Exception):
-    """The login is refused. The text goes into the log, never to the peer, and holds no secret."""
+    """The login is refused. The text is for the log, never for the peer, and has no secret."""
 
 
 class TooManyAttempts(LoginRefused):
-    """The password was not checked, because too many login attempts are waiting. ``retry_after_s``: seconds
-    until another attempt makes sense.
-    """
+    """The password was not checked, because too many attempts wait. ``retry_after_s``: when to try again."""
 
     def __init__(self, retry_after_s):
         super().__init__("too many failed logins, of which too many wait to be checked")
@@ -16,8 +14,8 @@ class TooManyAttempts(LoginRefused):
 
 
 class BackendError(Exception):
-    """An authentication backend cannot work as configured; the text says what to set or install."""
+    """An authentication backend cannot work as configured. The text says what to set or install."""
 
 
 class LoopbackOnly(LoginRefused):
-    """The password was right, but the user may log in from this machine only."""
+    """The password was correct, but the user may log in only from this machine."""

@@ -1,7 +1,7 @@
-"""Hash pool: computes costly password hashes in a few threads, which clients' addresses use in turn.
+"""Computes costly password hashes in a few threads, which clients' addresses use in turn.
 
-Unauthenticated peers can trigger any number of hashes. So hashes take only some threads of the hub's pool,
-which also serves name lookups, files and keys, and each address gets as many hashes as any other.
+Unauthenticated peers can trigger any number of hashes. So hashes use only some threads of the pool, which
+also serves name lookups, files and keys. Each address gets as many hashes as any other.
 """
 import os
 
@@ -15,14 +15,14 @@ AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))
 
 
 class HashPool:
-    """Runs costly functions in few threads at once; callers use only ``run``."""
+    """Runs costly functions in a few threads at once."""
 
     def __init__(self, at_once=AT_ONCE):
         self._free = at_once
         self._line = Line()  # Events, by address
 
     def run(self, address, function, *arguments):
-        """Run ``function(*arguments)`` in a thread, at the address's turn. Returns its result. May switch."""
+        """Run ``function(*arguments)`` in a thread, when ``address`` has its turn. May switch."""
         if self._free:
             self._free -= 1
         else:

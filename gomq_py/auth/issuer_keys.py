@@ -1,12 +1,11 @@
-"""Issuer keys: finds a token issuer's public keys by OpenID discovery, keeps them for as long as the issuer
-says, and fetches them again when a token names an unknown key.
+"""Fetches a token issuer's public keys by OpenID discovery, and caches them for as long as the issuer says.
 
     <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}
     (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
 
-Fetches run in the hub's thread pool, one at a time, each limited in time and size. Expired keys are used
-while new ones are fetched, so that a slow issuer delays no login; after LIVES times their lifetime they are
-dropped. Unused keys are not fetched.
+The keys are fetched again when a token names an unknown key. Fetches run in the thread pool, one at a time,
+each limited in time and size. Expired keys are used while new ones are fetched, so that a slow issuer delays
+no login. Keys older than LIVES times their lifetime are dropped. Unused keys are not fetched.
 """
 import http.client
 import json
@@ -34,10 +33,10 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 
 class IssuerKeys:
-    """Keeps the public keys of one token issuer.
+    """Caches the public keys of one token issuer.
 
     ``ttl_s``: lifetime of keys if the issuer states none. ``fetch(url)`` returns (document, seconds that it
-    may be kept, or None) and runs in a thread; it raises OSError or ValueError.
+    may be kept, or None) and runs in a thread. It raises OSError or ValueError.
     """
 
     def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):
@@ -52,7 +51,7 @@ class IssuerKeys:
         self._error = ""
 
     def key(self, kid):
-        """The JWK with the id ``kid``. Raises LoginRefused if it is unknown. May switch."""
+        """Return the JWK with the id ``kid``. Raises LoginRefused if it is unknown. May switch."""
         age_s = None if self._fetched_s is None else self._now_s() - self._fetched_s
         if age_s is None or age_s > self._life_s * LIVES:
             self._refresh()
@@ -70,8 +69,8 @@ class IssuerKeys:
             ) from None
 
     def _refresh(self):
-        """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. An error is logged, and
-        becomes the text of the next refusal. May switch.
+        """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. May switch. An error is
+        logged, and becomes the text of the next refusal.
         """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:
@@ -90,7 +89,7 @@ class IssuerKeys:
             self._fetched_s = self._now_s()
 
     def _fetch_keys(self):
-        """Return ({kid: JWK}, seconds to keep them or None). Runs in a thread. Raises OSError, ValueError."""
+        """Return ({kid: JWK}, seconds to keep them or None). For a thread. Raises OSError, ValueError."""
         discovered, _ = self._fetch(self._issuer.rstrip("/") + DISCOVERY)
         named = discovered.get("issuer")
         if not isinstance(named, str) or named.rstrip("/") != self._issuer.rstrip("/"):
@@ -106,8 +105,8 @@ class IssuerKeys:
 
 
 def fetch_json(url):
-    """Fetch a JSON object. Returns (the object, seconds that Cache-Control allows keeping it, or None).
-    Blocks, for use in a thread. Raises OSError, ValueError.
+    """Fetch a JSON object. Return (object, seconds that Cache-Control allows keeping it, or None). Blocks:
+    for a thread. Raises OSError, ValueError.
     """
     if not isinstance(url, str) or not url.startswith(("https://", "http://")):
         raise ValueError(f"{url!r} is not an https address")

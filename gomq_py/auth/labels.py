@@ -1,7 +1,7 @@
-"""Labels: checks the lengths of user names, tags and descriptions.
+"""Limits the lengths of user names, tags and descriptions, for all protocols and imports.
 
-All protocols and imports use these limits; RabbitMQ has none. Lists of users and virtual hosts show all
-labels, so one of a megabyte would make every answer a megabyte longer.
+RabbitMQ has no such limits. Lists of users and virtual hosts show all of them, so a tag of a megabyte would
+make every answer a megabyte longer.
 """
 from gomq_py.errors import PreconditionFailed
 
@@ -13,7 +13,7 @@ DESCRIPTION_OCTETS_MAX = 4096
 
 
 def check_user_name(name):
-    """Raise PreconditionFailed for a name that contains NUL or is too long."""
+    """Raise PreconditionFailed if a name contains NUL or is too long."""
     if "\0" in name:
         raise PreconditionFailed("user name has the character NUL")
     if _octets(name) > NAME_OCTETS_MAX:
@@ -21,7 +21,7 @@ def check_user_name(name):
 
 
 def check_tags(tags):
-    """Raise PreconditionFailed for too many tags, or a tag that is too long."""
+    """Raise PreconditionFailed if there are too many tags, or one is too long."""
     if len(tags) > TAGS_MAX:
         raise PreconditionFailed(f"{len(tags)} tags are over the limit of {TAGS_MAX}")
     if any(_octets(tag) > NAME_OCTETS_MAX for tag in tags):
@@ -29,7 +29,7 @@ def check_tags(tags):
 
 
 def check_description(description):
-    """Raise PreconditionFailed for a description that is too long."""
+    """Raise PreconditionFailed if a description is too long."""
     if _octets(description) > DESCRIPTION_OCTETS_MAX:
         raise PreconditionFailed(f"description is longer than {DESCRIPTION_OCTETS_MAX} bytes")
 

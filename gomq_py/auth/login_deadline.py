@@ -1,4 +1,4 @@
-"""Login deadline: limits the time of a login, not counting the wait for its password check.
+"""Limits the time of a login, not counting the wait for its password check.
 
 Used in the greenlet that serves the client.
 """
@@ -14,8 +14,8 @@ PAUSE_S = 120
 
 
 class LoginDeadline:
-    """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet when its block takes longer.
-    Time in ``with deadline.paused():`` blocks does not count, up to PAUSE_S seconds in all.
+    """Context manager that raises ``error`` in this greenlet if its block takes longer than ``seconds``. Time
+    in ``with deadline.paused():`` blocks does not count, up to PAUSE_S seconds in total.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):
@@ -43,7 +43,7 @@ class LoginDeadline:
 
     @contextlib.contextmanager
     def paused(self):
-        """A context manager: stops the clock during its block, for at most PAUSE_S seconds in all blocks."""
+        """Context manager: stops the clock during its block, for at most PAUSE_S seconds over all blocks."""
         if self._timeout is None:
             yield
             return

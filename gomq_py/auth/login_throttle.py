@@ -1,13 +1,13 @@
-"""Login throttle: slows down clients that guess passwords; a right password only has to wait.
+"""Slows down clients that guess passwords. A correct password is not refused but may have to wait.
 
 Failures are counted per user name at an address, and per address. Below the limit a password is checked at
-once. Above it every attempt waits until earlier failures are forgotten, with a right password or a wrong one,
-so that neither time nor answer reveals anything. Attempts behind a full wait queue are refused unchecked. A
-user name that has once logged in from an address waits for its own failures only.
+once. Above it every attempt waits until earlier failures are forgotten, with a correct password or a wrong
+one, so that neither time nor answer reveals anything. Attempts behind a full wait queue are refused
+unchecked. A user name that has once logged in from an address waits only for its own failures.
 
 All protocols share one throttle. An attempt counts as failed while it is being checked, so that parallel
-attempts get no more checks than successive ones. Memory is bounded: the least recently used counters are
-dropped, and so are counters without failures when a new name comes.
+attempts get no more checks than successive ones. Memory is limited: the least recently used counters are
+dropped, and so are counters without failures.
 """
 import functools
 import time
@@ -36,10 +36,10 @@ class LoginThrottle:
         self._known = OrderedDict()
 
     def attempt(self, name, address):
-        """An Attempt, as ``with throttle.attempt(name, address) as attempt:``, for the check of a password.
+        """Return an Attempt, a context manager for the check of a password.
 
-        The attempt counts as failed unless the block calls ``attempt.succeeded()`` or ``attempt.void()``.
-        Entering the block waits for the attempt's turn, or raises TooManyAttempts. May switch.
+        Entering it waits for the attempt's turn, or raises TooManyAttempts. May switch. The attempt counts as
+        failed unless its block calls ``succeeded()`` or ``void()``.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
@@ -51,8 +51,8 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Whether the name has logged in from this address, and no failures are remembered there: its logins
-        need not wait.
+        """Return whether logins of the name need not wait at this address. The name has logged in from there
+        before, and no failures are remembered.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -68,11 +68,11 @@ class LoginThrottle:
 
 
 class Attempt:
-    """One login attempt: a ``with`` block around the check of a password."""
+    """One login attempt: a context manager around the check of a password."""
 
     def __init__(self, counters, know, over):
-        """``counters``: each _Counter that must admit the attempt. ``know()`` is called if the password was
-        right, ``over()`` when the attempt ends.
+        """``counters``: every _Counter that must admit the attempt. ``know()`` is called if the password was
+        correct, ``over()`` when the attempt ends.
         """
         self._counters = counters
         self._know = know
@@ -95,7 +95,6 @@ class Attempt:
         self._leave()
 
     def succeeded(self):
-        """Note that the password was right."""
         self._failed = False
         self._know()
 
@@ -111,8 +110,6 @@ class Attempt:
 
 
 class _Counters:
-    """Keeps a _Counter for each key."""
-
     def __init__(self, limit, forgotten_a_second, now_s):
         self._make = functools.partial(_Counter, limit, forgotten_a_second, now_s)
         self._counters = OrderedDict()
@@ -141,7 +138,6 @@ class _Counters:
             del self._counters[oldest]
 
     def drop_if_clean(self, key):
-        """Drop the counter of ``key`` if it has neither failures nor attempts."""
         # Many such counters could otherwise evict the counters of names whose passwords are being guessed.
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
@@ -149,7 +145,7 @@ class _Counters:
 
 
 class _Place(Event):
-    """A waiting attempt, whose Event is set when the attempt must check again whether it may go on.
+    """A waiting attempt. The Event is set when the attempt must check again whether it may go on.
     ``refused``: the wait queue was too long.
     """
 
@@ -157,7 +153,7 @@ class _Place(Event):
 
 
 class _Counter:
-    """Counts failures and running checks of one key (name or address); queues waiting attempts in order."""
+    """Counts failures and running checks of one key (name or address). Attempts wait in order."""
 
     __slots__ = ("_limit", "_rate", "_now_s", "_failures", "_since_s", "_checked", "_waiting")
 
@@ -176,7 +172,7 @@ class _Counter:
         return bool(self._checked or self._waiting)
 
     def is_clean(self):
-        """Whether the counter has neither remembered failures nor attempts."""
+        """Return whether there are neither remembered failures nor attempts."""
         self._forget()
         return not self.is_busy and not self._failures
 
@@ -187,7 +183,6 @@ class _Counter:
         self._checked += 1
 
     def leave(self, failed):
-        """End the password check that enter() admitted; ``failed``: it counts as a failure."""
         self._checked -= 1
         if failed:
             self._forget()
@@ -214,11 +209,11 @@ class _Counter:
                 self._wake()
 
     def _waits_for_failures(self):
-        """Whether waiting attempts must wait until failures are forgotten, not only until checks end."""
+        """Return whether waiting attempts need forgotten failures, not only ended checks."""
         return self._failures + 1 > self._limit
 
     def _shorten(self):
-        """Refuse all waiting attempts but the first WAITING."""
+        """Refuse all waiting attempts except the first WAITING."""
         # While checks run, any number of attempts may wait; if the checks fail, the last of these would wait
         # for hours.
         while len(self._waiting) > WAITING:
@@ -227,11 +222,11 @@ class _Counter:
             last.set()
 
     def _pause_s(self):
-        """Seconds until the first waiting attempt may go on; None if it must wait for a check to end."""
+        """Return the seconds until the first waiting attempt may go on; None if a check must end first."""
         return self._missing() / self._rate if self._missing() <= self._failures else None
 
     def _missing(self):
-        """How many failures must be forgotten before another attempt may fail within the limit."""
+        """Return how many failures must be forgotten before another attempt may start."""
         self._forget()
         return self._failures + self._checked + 1 - self._limit
 

@@ -1,7 +1,7 @@
-"""Logins: checks names, passwords, certificates and tokens for every protocol.
+"""Checks names, passwords, certificates and tokens for every protocol.
 
-Logins queries the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly
-hashes are computed, and issuers' keys fetched, in the hub's thread pool.
+Asks the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly hashes and
+fetches of issuers' keys run in the thread pool.
 """
 from gomq_py.auth import passwords
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
@@ -13,9 +13,7 @@ _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
 
 
 class Logins:
-    """Checks logins. ``users``: the broker's own Users; ``tokens``: the auth.tokens.Tokens if ``backends``
-    has OAuth, otherwise None.
-    """
+    """Checks logins. ``users``: the broker's own Users. ``tokens``: a Tokens, or None without OAuth."""
 
     def __init__(self, users, backends=(LOCAL,), tokens=None):
         self._users = users
@@ -25,9 +23,10 @@ class Logins:
         self._hashes = HashPool()
 
     def login(self, name, password, address):
-        """The User with this name and password (str or bytes), who may log in from this address.
+        """Return the User with this name and password (str or bytes). Raises LoginRefused. May switch.
 
-        After too many failures, waits, whether the password is right or not. Raises LoginRefused. May switch.
+        The user must be allowed to log in from this address. After too many failures every call waits, with a
+        correct password or a wrong one.
         """
         with self._throttle.attempt(name, address) as attempt:
             try:
@@ -39,8 +38,11 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """The User, if this password was verified before, and the name needs no wait at this address
-        (LoginThrottle.is_known). Otherwise None: then call login().
+        """Return the User if that needs neither a costly hash nor a wait. Otherwise None: then call
+        ``login()``.
+
+        The password must have been verified before, and earlier failures must not delay the name at this
+        address.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)
@@ -61,7 +63,7 @@ class Logins:
         raise LoginRefused(reason)
 
     def login_certified(self, name, address):
-        """The broker's User whom a verified client certificate names. Raises LoginRefused."""
+        """Return the broker's User whom a verified client certificate names. Raises LoginRefused."""
         user = self._users.get(name)
         if user is None:
             raise LoginRefused(f"user '{name}', whom the client's certificate names, does not exist")
@@ -70,7 +72,7 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """The TokenUser of a token, if the backends include OAuth. Raises LoginRefused. May switch."""
+        """Return the TokenUser of a token, if the backends include OAuth. Raises LoginRefused. May switch."""
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)
@@ -80,8 +82,8 @@ class Logins:
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Compare the password with the user's hash in a thread if the hash is costly, and remember a match.
-        For callers of Users.set_user(), before the call. May switch.
+        """Compare the password with a user's costly hash in a thread, and remember a match. May switch.
+        Callers of Users.set_user() call this first.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)
@@ -116,7 +118,7 @@ class Logins:
 
 
 def backends_named(names):
-    """A tuple of LOCAL and OAUTH in the setting's order; (LOCAL,) if none is set. Raises BackendError."""
+    """Return a tuple of LOCAL and OAUTH in the setting's order; by default (LOCAL,). Raises BackendError."""
     backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
     for name, backend in zip(names, backends):
         if backend not in (LOCAL, OAUTH):
@@ -125,8 +127,8 @@ def backends_named(names):
 
 
 def make_logins(users, settings, make_state):
-    """Make the Logins that the settings describe. ``make_state()`` makes the ``state`` of a token's user
-    (users.User). Raises BackendError, whose text says what to set or install.
+    """Return the Logins that the settings describe. Raises BackendError, which says what to set or install.
+    ``make_state()`` makes the ``state`` of a token's user (users.User).
     """
     backends = backends_named(settings.auth_backends)
     if OAUTH not in backends:

@@ -1,6 +1,6 @@
-"""Passwords: makes and verifies hashes in RabbitMQ's form (gomq_py.salted_hash), and verifies bcrypt's.
+"""Makes and verifies password hashes in RabbitMQ's form (gomq_py.salted_hash), and verifies bcrypt hashes.
 
-A leaf of auth; pure functions, safe in threads.
+The functions are safe in threads.
 
     $2a$, $2b$ or $2y$ ...                    bcrypt: slow on purpose (0.1 to 1 s), verified in a thread
 
@@ -20,7 +20,7 @@ _BCRYPT_OCTETS = 72  # bcrypt reads no more; newer libraries refuse longer passw
 
 
 def algorithm_named(name):
-    """The full name of a hashing algorithm, from its full or short name. Raises ValueError."""
+    """Return a hashing algorithm's full name, from its full or short name. Raises ValueError."""
     name = _ALIASES.get(name.lower(), name.lower())
     if name not in DIGESTS and name != BCRYPT:
         raise ValueError(f"unknown password hashing algorithm {name!r}")
@@ -28,7 +28,7 @@ def algorithm_named(name):
 
 
 def hash_password(password, algorithm=SHA256):
-    """A new salted hash of a password, as str."""
+    """Return a new salted hash of a password, as str."""
     if algorithm == BCRYPT:
         library = _library()
         return library.hashpw(octets_of(password)[:_BCRYPT_OCTETS], library.gensalt()).decode()
@@ -36,9 +36,8 @@ def hash_password(password, algorithm=SHA256):
 
 
 def check_hash(password_hash, algorithm=SHA256):
-    """A hash in the form in which the broker stores it: trimmed, without legacy prefixes.
-
-    Raises ValueError if no password can match the hash.
+    """Return a hash in stored form: without white space at the ends, without legacy prefixes. Raises
+    ValueError if no password can match the hash.
     """
     password_hash = password_hash.strip()
     if not password_hash or password_hash.startswith(_BCRYPT_PREFIXES):
@@ -49,26 +48,26 @@ def check_hash(password_hash, algorithm=SHA256):
 
 
 def is_costly(password_hash):
-    """Whether verifying a password against this hash takes so long that it needs a thread."""
+    """Return whether verifying a password against this hash takes so long that it needs a thread."""
     return password_hash.startswith(_BCRYPT_PREFIXES)
 
 
 def bcrypt_cost(password_hash):
-    """The cost of a bcrypt hash (each increment doubles its time); 0 for any other hash."""
+    """Return the cost of a bcrypt hash (each increment doubles its time); 0 for any other hash."""
     digits = password_hash[4:6] if is_costly(password_hash) else ""
     cost = int(digits) if digits.isascii() and digits.isdigit() else 0
     return cost if cost in BCRYPT_COSTS else 0
 
 
 def spend(costs):
-    """Take as long as verifying passwords against bcrypt hashes of these costs would take."""
+    """Take as long as verifying passwords against bcrypt hashes of these costs."""
     for cost in costs:
         library = _library()
         library.hashpw(b"", library.gensalt(cost))
 
 
 def verify(password, password_hash, algorithm=SHA256):
-    """Whether the password matches the hash; True and False take equally long. A malformed hash: False."""
+    """Return whether the password matches the hash, in equal time. A malformed hash gives False."""
     if not password_hash:
         return False
     if password_hash.startswith(_BCRYPT_PREFIXES):
@@ -80,7 +79,7 @@ def verify(password, password_hash, algorithm=SHA256):
 
 
 def _library():
-    """The bcrypt module, imported at the first call, which saves 0.4 MB in brokers without such hashes."""
+    """Return the bcrypt module. The late import saves 0.4 MB in brokers without such hashes."""
     import bcrypt
 
     return bcrypt

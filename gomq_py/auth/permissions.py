@@ -1,9 +1,9 @@
-"""Permissions: decides a user's rights in one vhost by regular expressions: three over names of exchanges and
-queues, and two over routing keys for each limited topic exchange.
+"""Decides a user's rights in one vhost by regular expressions.
 
-As in RabbitMQ, an expression may match any part of a name. An empty expression matches the empty
-name only, which no entity has: the default exchange is checked as ``amq.default``. An expression that takes
-too long for a name does not match it, and the log says so.
+Three expressions are for names of exchanges and queues, two for routing keys at each restricted topic
+exchange. As in RabbitMQ, an expression may match any part of a name. An empty expression matches only the
+empty name, which no entity has: the default exchange is checked as ``amq.default``. An expression that takes
+too long for a name does not match it, and this is logged.
 """
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -29,9 +29,7 @@ class Permission:
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
-        """``make`` turns the value of each right into a pattern; by default the value is a regular
-        expression. Raises ValueError for an invalid value.
-        """
+        """``make`` turns a right's value into a pattern (default: regular expression). Raises ValueError."""
         make = make or compiled
         self.user = user
         self.vhost = vhost
@@ -45,7 +43,7 @@ class Permission:
         self._answers = {CONFIGURE: {}, WRITE: {}, READ: {}}
 
     def allows(self, verb, name):
-        """True if ``verb`` (CONFIGURE, WRITE or READ) is granted on the queue or exchange named ``name``."""
+        """Return whether ``verb`` (CONFIGURE, WRITE or READ) is granted on the queue or exchange ``name``."""
         if verb in self._unlimited:
             return True
         answers = self._answers[verb]
@@ -58,11 +56,10 @@ class Permission:
 
 
 class TopicPermission:
-    """The routing keys with which a user may publish to (write) and bind from (read) one topic exchange.
-    Immutable. Without one, all keys are allowed.
+    """The routing keys that a user may publish (write) and bind (read) at one topic exchange. Immutable.
 
-    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's values,
-    escaped.
+    Without a TopicPermission, all keys are allowed. ``{username}``, ``{vhost}`` and ``{client_id}`` in an
+    expression stand for the connection's values, escaped.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
@@ -79,7 +76,7 @@ class TopicPermission:
         self._by_client = {}
 
     def allows(self, verb, routing_key, client_id=None):
-        """True if ``verb`` (WRITE, READ) is granted for the routing key. ``client_id``: an MQTT client's."""
+        """Whether ``verb`` (WRITE, READ) is granted for the routing key. ``client_id``: an MQTT client's."""
         return _found(self._pattern(verb, client_id), routing_key, self.user)
 
     def _pattern(self, verb, client_id):
@@ -116,5 +113,5 @@ def _found(pattern, name, user):
 
 
 def compiled(pattern):
-    """A permission's regular expression as a Pattern. Raises ValueError if it is invalid."""
+    """Return a permission's regular expression as a Pattern. Raises ValueError if it is invalid."""
     return Pattern(pattern or "^$")

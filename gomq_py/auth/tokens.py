@@ -1,7 +1,7 @@
 """OAuth 2: accepts JSON Web Tokens as passwords, and makes users from their claims.
 
-PyJWT checks signature (RS256, ES256; the key by ``kid``), issuer, expiry and audience; then name, tags and
-rights are taken from the claims. Scopes have, after the broker's prefix, these forms:
+PyJWT checks signature (RS256, ES256; the key by ``kid``), issuer, expiry and audience. Name, tags and rights
+are taken from the claims. After the broker's prefix, scopes have these forms:
 
     tag:NAME                                     a management tag
     configure|read|write:VHOST/NAME[/KEY]        rights on queues and exchanges; globs, * is any text,
@@ -27,8 +27,8 @@ CACHED_VHOSTS = 1024
 
 
 class Claims:
-    """Content of a verified token: ``username``, ``tags``, ``expires_at_s`` (Unix time), and ``scopes``, a
-    list of (verb, vhost glob, name glob, routing key glob or None).
+    """Content of a verified token. ``expires_at_s`` is Unix time. ``scopes`` is a list of (verb, vhost glob,
+    name glob, routing key glob or None).
     """
 
     __slots__ = ("username", "tags", "scopes", "expires_at_s")
@@ -41,8 +41,10 @@ class Claims:
 
 
 class TokenUser(User):
-    """A user made from a token: has the token's rights, in every vhost that a scope names, until the token
-    expires or is renewed. ``local_users``: names of local users, whom this user must not impersonate.
+    """A user made from a token, with the token's rights until it expires or is renewed.
+
+    The rights hold in every vhost that a scope matches. ``local_users``: names of local users, whom this user
+    must not impersonate.
     """
 
     __slots__ = ("scopes", "expires_at_s", "_by_vhost", "_by_exchange", "_local_users")
@@ -55,18 +57,18 @@ class TokenUser(User):
         self._take(claims)
 
     def may_sign(self, user_id):
-        """Whether messages may carry this user_id; a local user's name needs the tag impersonator."""
+        """Return whether messages may carry this user_id. A local user's name needs the tag impersonator."""
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):
-        """Use a newer token's rights and expiry. Raises LoginRefused if it is another user's token."""
+        """Use a newer token's rights and expiry. Raises LoginRefused if the token is another user's."""
         if claims.username != self.name:
             raise LoginRefused(f"the new token is of user '{claims.username}', not of '{self.name}'")
         self._take(claims)
         self.state.revision += 1
 
     def permission(self, vhost):
-        """The Permission in this vhost, or None if no scope names it."""
+        """Return the Permission in this vhost, or None if no scope matches it."""
         try:
             return self._by_vhost[vhost]
         except KeyError:
@@ -76,7 +78,7 @@ class TokenUser(User):
             return permission
 
     def topic_permission(self, vhost, exchange):
-        """The TokenTopicPermission at this exchange; None if no matching scope limits routing keys."""
+        """Return the TokenTopicPermission at this exchange; None if no scope limits its routing keys."""
         try:
             return self._by_exchange[vhost, exchange]
         except KeyError:
@@ -123,9 +125,7 @@ class TokenUser(User):
 
 
 class TokenTopicPermission:
-    """The routing keys with which a token's user may publish to (write) and bind from (read) one topic
-    exchange, as globs; used like a TopicPermission.
-    """
+    """The rights of a token's user on routing keys at one topic exchange, as globs. See TopicPermission."""
 
     __slots__ = ("_globs",)
 
@@ -134,13 +134,13 @@ class TokenTopicPermission:
         self._globs = {verb: Globs(globs) for verb, globs in keys.items()}
 
     def allows(self, verb, routing_key, client_id=None):
-        """True if the token grants ``verb`` (WRITE, READ) for the routing key. ``client_id`` is not used."""
+        """Return whether the token grants ``verb`` (WRITE, READ) for the key. ``client_id`` is not used."""
         return self._globs[verb].found_in(routing_key)
 
 
 class Tokens:
     """Verifies tokens by the [oauth] settings. ``keys``: an IssuerKeys, by default for the issuer in the
-    settings; ``local_users``: the broker's own Users; ``make_state()`` makes the ``state`` of a token's user.
+    settings. ``local_users``: the broker's own Users. ``make_state()`` makes the ``state`` of a token's user.
     """
 
     def __init__(self, settings, make_state, keys=None, local_users=()):
@@ -152,7 +152,7 @@ class Tokens:
         )
 
     def login(self, token):
-        """The TokenUser of a valid token (str). Raises LoginRefused. May switch."""
+        """Return the TokenUser of a valid token (str). Raises LoginRefused. May switch."""
         return TokenUser(self.verify(token), self._make_state(), self._local_users)
 
     def verify(self, token):
@@ -216,7 +216,7 @@ class Tokens:
         return Claims(username, tuple(dict.fromkeys(tags)), scopes, float(payload["exp"]))
 
     def _own_scopes(self, payload):
-        """A list of the token's scopes that have this broker's prefix, with the prefix removed."""
+        """Return a list of the token's scopes for this broker, without the broker's prefix."""
         settings = self._settings
         server = settings.oauth_resource_server_id
         found = _words(payload.get("scope"))
@@ -231,12 +231,11 @@ class Tokens:
 
 
 def looks_like_token(password):
-    """Whether a password has the form of a JSON Web Token: two dots, rare in passwords."""
+    """Return whether a password looks like a JSON Web Token: it has two dots, which is rare."""
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
 
 
 def _words(value):
-    """A list of the scopes in a claim, which is a text of words or a list."""
     if isinstance(value, str):
         return value.split()
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

@@ -1,7 +1,7 @@
-"""Users: keeps names, passwords, tags, limits and permissions in the data folder's ``users`` log.
+"""Keeps users, with passwords, tags, limits and permissions, in the file ``users`` of the data folder.
 
 The broker and all protocols use this module. A change is written to the log before it takes effect, and is on
-disk once the committer has synced. Never switches. Verifying a bcrypt hash takes long, so Logins calls
+disk after the next flush. Never switches. Verifying a bcrypt hash takes long, so Logins calls
 ``Users.matching_hash`` in a thread if ``is_costly`` is true.
 """
 import os
@@ -30,9 +30,10 @@ _SLACK = 1000
 
 
 class User:
-    """One user: login, rights and limits ({name: whole number}, see broker.policies.limits).
-    ``state.revision`` (ExchangeState) changes with the permissions, which outdates cached routes.
-    ``login_revision`` changes when the password or tags change or the user is deleted (LoginProof).
+    """One user: login, rights and limits ({name: integer}, see broker.policies.limits).
+
+    ``state.revision`` (ExchangeState) changes with the permissions, which invalidates cached routes.
+    ``login_revision`` changes when the password or tags change, and when the user is deleted (LoginProof).
     """
 
     __slots__ = (
@@ -62,22 +63,22 @@ class User:
         return self.name, self.of_token
 
     def may_sign(self, user_id):
-        """Whether the user may publish messages with this user_id property."""
+        """Return whether the user may publish messages with this user_id property."""
         return user_id == self.name or "impersonator" in self.tags
 
     def permission(self, vhost):
-        """The Permission in this vhost; None if the user has no access to it."""
+        """Return the Permission in this vhost; None if the user has no access to it."""
         return self.permissions.get(vhost)
 
     def topic_permission(self, vhost, exchange):
-        """The TopicPermission at this exchange, or None if every routing key is allowed."""
+        """Return the TopicPermission at this exchange, or None if every routing key is allowed."""
         return self.topic_permissions.get((vhost, exchange))
 
     def has_tag(self, tag):
         return tag in self.tags
 
     def has_login(self, password_hash, hashing_algorithm, tags):
-        """Whether the user has this hash, algorithm and tags, with the tags in the same order."""
+        """Return whether the user has this hash, algorithm and tags, with the tags in the same order."""
         return (self.password_hash, self.hashing_algorithm, self.tags) == (
             password_hash, hashing_algorithm, tuple(tags)
         )
@@ -91,8 +92,8 @@ class User:
 
 
 class LoginProof:
-    """Checks later whether a login of ``user`` is still valid: at the end of a request's body, or in a web
-    session. The user's rights in vhosts are not part of it.
+    """Checks later whether a login of ``user`` is still valid, for long requests and web sessions. The user's
+    rights in vhosts do not matter.
     """
 
     __slots__ = ("user", "_revision")
@@ -102,9 +103,7 @@ class LoginProof:
         self._revision = user.login_revision
 
     def is_good(self, unix_s=None):
-        """Whether the user still exists with unchanged password and tags, and the user's token, if any, has
-        not expired.
-        """
+        """Whether the user still exists with the same password and tags, and an unexpired token if any."""
         expires_at_s = self.user.expires_at_s
         if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
             return False
@@ -112,11 +111,11 @@ class LoginProof:
 
 
 class Users:
-    """Keeps all users by name; has no users before ``open``.
+    """Keeps all users by name. Empty before ``open``.
 
         make_state()         makes each user's ``state``
-        only_local           names of users who may log in from this machine only
-        left, note           go to the DefinitionLog
+        only_local           names of users who may log in only from this machine
+        left, note           arguments of the DefinitionLog
         on_change(record)    if set, called with each written change before it takes effect
         rights_watchers      called with a User whose permissions or tags have changed; must not raise
     """
@@ -137,7 +136,7 @@ class Users:
             left=left, note=note, notes_growth=True)
 
     def open(self):
-        """Read the log; returns self. Blocks, so only for boot. Raises LogError, OSError."""
+        """Read the log; return self. Blocks, so only for boot. Raises LogError, OSError."""
         self._log.open()
         self._replay()
         self._log.compact_when_long(self._snapshot)
@@ -160,13 +159,12 @@ class Users:
 
     @property
     def is_new(self):
-        """Whether the data folder is new; False if the file was damaged or all users were deleted."""
+        """Whether the data folder is new. False if the file was damaged or all users were deleted."""
         return self._log.is_new
 
     def begin(self, users):
-        """Create the first users at the first boot: tuples (name, checked hash, its algorithm, tags, grants).
-
-        A crash leaves all or none of them; at the return all are on disk. Blocks. Raises OSError.
+        """Create the first users at the first boot: (name, checked hash, its algorithm, tags, grants) each. A
+        crash leaves all or none of them. When the call returns, all are on disk. Blocks. Raises OSError.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:
@@ -182,13 +180,12 @@ class Users:
         return iter(list(self._users.values()))
 
     def get(self, name):
-        """The user of this name, or None."""
         return self._users.get(name)
 
     # logging in
 
     def is_costly(self, name, password):
-        """Whether ``matching_hash`` would take so long that it needs a thread."""
+        """Return whether ``matching_hash`` would take so long that it needs a thread."""
         user = self._users.get(name, _NOBODY)
         return (
             passwords.is_costly(user.password_hash)
@@ -196,9 +193,7 @@ class Users:
         )
 
     def costs_left(self, name):
-        """bcrypt costs for ``passwords.spend``, to be called in a thread after a login of this name was
-        refused.
-        """
+        """Return bcrypt costs for ``passwords.spend`` in a thread, so that all refusals take equally long."""
         # So every refusal takes as long as for the costliest hash, and does not reveal which users exist.
         if self._costliest is None:
             self._costliest = max(
@@ -211,8 +206,8 @@ class Users:
         return (self._costliest,) if self._costliest else ()
 
     def matching_hash(self, name, password):
-        """The user's hash if this password matches it, else None. A verified password is remembered. May run
-        in a thread: then call ``is_hash_of`` afterwards, because the user may have changed.
+        """Return the user's hash if the password matches it, otherwise None. Remembers a verified password.
+        May run in a thread. Then call ``is_hash_of`` afterwards, because the user may have changed.
         """
         # an unknown name takes as long, so the time reveals nothing
         user = self._users.get(name, _NOBODY)
@@ -228,8 +223,8 @@ class Users:
         return password_hash
 
     def get_verified(self, name, password, address):
-        """The user of this name, if this password was verified earlier in this run and the user
-        ``may_come_from`` this address; otherwise None. Computes no costly hash.
+        """Return the user if this password was verified earlier in this run, otherwise None. None also if the
+        user may not log in from this address. Computes no costly hash.
         """
         user = self._users.get(name)
         if (
@@ -240,11 +235,10 @@ class Users:
         return None
 
     def is_hash_of(self, name, password_hash):
-        """Whether this is the present hash of the user of this name."""
         return self._users.get(name, _NOBODY).password_hash == password_hash
 
     def may_come_from(self, name, address):
-        """Whether this user may log in from a peer address (str; "" for a unix socket)."""
+        """Return whether this user may log in from a peer address (str; "" for a unix socket)."""
         return name not in self._only_local or is_loopback(address)
 
     # changing
@@ -252,12 +246,11 @@ class Users:
     def set_user(
         self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=(), grants=()
     ):
-        """Create a user, or set its password and tags. A user without password and hash cannot log in by
-        password. ``grants``: vhosts in which the user gets all rights. Raises ValueError, PreconditionFailed,
-        OSError.
+        """Create a user, or set its password and tags. Raises ValueError, PreconditionFailed, OSError.
 
-        An unchanged password keeps its hash; if the hash is costly, the caller must call Logins.ask_ahead
-        first.
+        A user without password and hash cannot log in by password. ``grants``: vhosts in which the user gets
+        all rights. An unchanged password keeps its hash. If the hash is costly, the caller must call
+        Logins.ask_ahead first.
         """
         # A new salt would end the user's sessions. A crash leaves both user and rights or neither. A call
         # that changes nothing writes nothing.
@@ -284,13 +277,13 @@ class Users:
         self._change_login(user, user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
-        """Replace a user's limits: {name: whole number}. Raises KeyError for an unknown user, OSError."""
+        """Replace a user's limits: {name: integer}. Raises KeyError for an unknown user, OSError."""
         user = self._users[name]
         self._append(_limits_record(name, limits))
         user.limits = dict(limits)
 
     def delete_user(self, name):
-        """Delete a user. Returns the deleted User; None if the name is unknown. Raises OSError."""
+        """Delete a user. Return the deleted User; None if the name is unknown. Raises OSError."""
         user = self._users.get(name)
         if user is None:
             return None
@@ -304,10 +297,7 @@ class Users:
         return user
 
     def set_permission(self, name, vhost, configure, write, read):
-        """Grant a user rights in a vhost.
-
-        Raises KeyError for an unknown user, ValueError for a bad expression, OSError.
-        """
+        """Grant rights in a vhost. Raises KeyError (unknown user), ValueError (bad expression), OSError."""
         user = self._users[name]
         permission = Permission(name, vhost, configure, write, read)
         self._append(_permission_record(permission))
@@ -316,7 +306,7 @@ class Users:
         return permission
 
     def delete_permission(self, name, vhost):
-        """Revoke a user's access to a vhost. Returns whether the user had access. Raises OSError."""
+        """Revoke a user's access to a vhost. Return whether the user had access. Raises OSError."""
         user = self._users.get(name)
         if user is None or vhost not in user.permissions:
             return False
@@ -326,10 +316,7 @@ class Users:
         return True
 
     def set_topic_permission(self, name, vhost, exchange, write, read):
-        """Limit a user's routing keys at a topic exchange.
-
-        Raises KeyError for an unknown user, ValueError for a bad expression, OSError.
-        """
+        """Limit routing keys at a topic exchange. Raises KeyError (unknown user), ValueError, OSError."""
         user = self._users[name]
         permission = TopicPermission(name, vhost, exchange, write, read)
         self._append(_topic_record(permission))
@@ -338,8 +325,8 @@ class Users:
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
-        """Remove the user's limits on routing keys at one exchange of a vhost, or at all its exchanges
-        (None). Returns whether there were any. Raises OSError.
+        """Remove the user's limits on routing keys at one exchange of a vhost, or at all (None). Returns
+        whether there were any. Raises OSError.
         """
         user = self._users.get(name)
         limited = (
@@ -353,7 +340,7 @@ class Users:
         return bool(limited)
 
     def forget_vhost(self, vhost, name):
-        """Remove every permission of this user in a deleted vhost. Raises OSError."""
+        """Remove all permissions of this user in a deleted vhost. Raises OSError."""
         self.delete_permission(name, vhost)
         self.delete_topic_permissions(name, vhost)
 
@@ -398,7 +385,7 @@ class Users:
             self._rights_changed(user)
 
     def _keeps_hash(self, user, password, algorithm):
-        """Whether the user's hash may stay: it matches this password, and has this algorithm or is costly."""
+        """Return whether the hash may stay: it matches the password, and has this algorithm or is costly."""
         if (
             user is None
             or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash)
@@ -407,7 +394,7 @@ class Users:
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """The digest (bytes) that stands for a verified password in the cache."""
+        """Return the digest (bytes) that stands for a verified password in the cache."""
         # It is useless outside this process, and changes with the user's hash.
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         # keyed, as HMAC is, at a fifth of its cost
@@ -442,7 +429,7 @@ class Users:
         self._log.leave_out(left_out)
 
     def _can_apply(self, record):
-        """Apply a log record. Returns False, without failing the boot, if the record is unusable."""
+        """Apply a log record. Return False, without failing the boot, if the record is unusable."""
         try:
             self._apply(record)
             return True
@@ -496,9 +483,7 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Yield functions that return the present record of a user, limit or right, or None. For compaction
-        of the log.
-        """
+        """Yield functions for compaction: each returns the record of a user, limit or right, or None."""
         for name in list(self._users):
             yield partial(self._login_now, name)
             user = self._users.get(name)
@@ -548,7 +533,7 @@ SHAPES = {
 
 
 def user_record(name, password_hash, algorithm, tags, grants=()):
-    """The log record of a user; ``grants``: vhosts in which the user gets all rights."""
+    """Return the log record of a user. ``grants``: vhosts in which the user gets all rights."""
     record = {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags)}
     return {**record, "grants": list(grants)} if grants else record
 
@@ -589,9 +574,7 @@ def _topic_record(limit):
 
 @lru_cache(REMEMBERED_LOGINS)
 def is_loopback(address):
-    """Whether a peer address is of this machine: loopback in IPv4, IPv6 or IPv4 mapped into IPv6, or "" for a
-    unix socket.
-    """
+    """Whether a peer address is this machine's: an IPv4, mapped or IPv6 loopback, or "" (unix socket)."""
     if not address:
         return True
     try:

@@ -1,1 +1,1 @@
-"""Configuration: all options of the broker, and the sources of their values."""
+"""The options of the broker, and the sources of their values."""

@@ -1,8 +1,8 @@
-"""Control: finds the default path of gomq-py-ctl's socket, and the user whom ctl trusts to serve it.
+"""Finds the default path of the control socket, and the user whom gomq-py-ctl trusts to serve it.
 
-The broker and ctl both get the path here. A client of the socket may do everything, and ctl sends passwords.
-So the socket lies in a folder that only the broker's user, or root, can write to: in /tmp another user could
-create a socket of that name first.
+The broker and gomq-py-ctl both use these functions. A client of the socket may do everything, and gomq-py-ctl
+sends passwords. So the socket lies in a folder that only the broker's user, or root, can write to. In /tmp
+another user could create a socket of that name first.
 """
 import os
 import stat
@@ -17,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
-    """Paths of the folders in which the control socket may lie, the preferred one first."""
+    """Return the folders in which the control socket may lie, the preferred one first."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     return [
         SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []),
@@ -26,15 +26,15 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path at which the broker listens: in the first of the ``folders`` that belongs to the broker's user
-    or can be created in a folder of that user; otherwise in the data folder.
+    """Return the path at which the broker listens. It is in the first of the ``folders`` that belongs to the
+    broker's user or that this user can create; otherwise in the data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
 
 
 def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path at which ctl connects: the first usable socket in the ``folders``; "" if there is none."""
+    """Return the path of the first usable socket in the ``folders``, for gomq-py-ctl, or ""."""
     return next(
         (
             path
@@ -45,7 +45,7 @@ def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> s
 
 
 def is_usable(path: str) -> bool:
-    """Whether the path is a socket that this user may connect to."""
+    """Return whether the path is a socket that this user may connect to."""
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode) and os.access(path, os.R_OK | os.W_OK)
     except (OSError, ValueError):
@@ -69,7 +69,7 @@ def _belongs_to_me(folder: str) -> bool:
 
 
 def is_shared(folder: str) -> bool:
-    """Whether users other than the folder's owner may write to this folder; False if it is missing."""
+    """Return whether users other than its owner may write to this folder; False if it is missing."""
     try:
         return bool(os.stat(folder).st_mode & _OTHERS_WRITE)
     except OSError:
@@ -77,8 +77,8 @@ def is_shared(folder: str) -> bool:
 
 
 def owner_by_path(path: str) -> int | None:
-    """User id of the owner of the folder in which the socket lies. None if other users, except root, can
-    change a folder on that path, or if a folder is missing.
+    """Return the user id of the owner of the socket's folder. None if a folder is missing, or if other users,
+    except root, can change a folder on the path.
     """
     folder = os.path.dirname(os.path.realpath(path))
     try:

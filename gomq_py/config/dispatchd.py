@@ -1,8 +1,8 @@
-"""dispatchd's configuration: reads its JSON file, which has a handful of keys, into settings.
+"""Reads dispatchd's JSON configuration file into settings.
 
-Its keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
-{``password_bcrypt_base64``}}. Other keys and types are refused, because a typing error in the name of a port
-would start a broker on another port.
+Keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
+{``password_bcrypt_base64``}}. Other keys and types are refused: with a misspelled name of a port the broker
+would use another port.
 """
 import base64
 import binascii
@@ -16,11 +16,11 @@ _BCRYPT_LENGTH = 60
 
 
 class DispatchdError(ValueError):
-    """The file is unusable; the text names the key and the expected value."""
+    """The file is unusable. The text names the key and the expected value."""
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Set the JSON text's values in ``settings``. Returns warnings for the log. Raises DispatchdError."""
+    """Set the JSON text's values in ``settings``. Return warnings for the log. Raises DispatchdError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
@@ -105,7 +105,7 @@ def _bcrypt(value: Any, place: str) -> str:
 
 
 def _named(value: Any) -> str:
-    """The JSON type of a value, in words; the value itself may be a secret and is not shown."""
+    """Return the JSON type of a value, in words. The value itself may be a secret and is not shown."""
     names = {
         type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
         list: "an array", dict: "an object",

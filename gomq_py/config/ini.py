@@ -1,8 +1,8 @@
-"""INI: parses files in LavinMQ's format: sections, ``key = value`` lines, comment lines that begin with ``;``
-or ``#``.
+"""Parses INI files in LavinMQ's format: sections, ``key = value`` lines, and comment lines that begin with
+``;`` or ``#``.
 
-The standard library's parser forgets line numbers, which errors show (``gomq.ini:12``), and joins indented
-lines. Reads text; the options are defined in config.settings.
+The standard library's parser is not used: it loses line numbers, which errors show (``gomq.ini:12``), and
+joins indented lines.
 """
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class IniError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One ``key = value`` line; ``place`` is FILE:LINE."""
+    """One ``key = value`` line. ``place`` is FILE:LINE."""
 
     section: str
     key: str
@@ -25,11 +25,8 @@ class Entry:
 
 
 def parse(text: str, file_name: str) -> list[Entry]:
-    """List the entries of a file's text in order, repeated keys included. A key before the first section
-    belongs to ``main``, as in LavinMQ.
-
-    Raises IniError for a line that is not a section, entry, comment or blank line, and for a section header
-    without its closing bracket.
+    """Return the entries of a file's text in order, repeated keys included. Raises IniError. A key before the
+    first section belongs to ``main``, as in LavinMQ. A line must be a section, an entry, a comment or blank.
     """
     section, entries = "main", []
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -50,13 +47,13 @@ def parse(text: str, file_name: str) -> list[Entry]:
 
 
 def _shown(line: str) -> str:
-    """The first word of a line, for error texts. The rest may be a password after a missing equals sign."""
+    """Return the first word of a line, for error texts: the rest may be a password after a missing "="."""
     word, *more = line.split(None, 1)
     return repr(word[:SHOWN_CHARACTERS] + ("..." if more or len(word) > SHOWN_CHARACTERS else ""))
 
 
 def sections(text: str) -> list[tuple[str, int]]:
-    """List (name, line number) of every section header in the text, also of sections without entries."""
+    """Return [(name, line number)] of all section headers in the text, even of empty sections."""
     found = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()

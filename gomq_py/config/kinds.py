@@ -1,7 +1,7 @@
-"""Kinds of option values: turn text into Python values, and check them.
+"""Kinds of option values: parse texts into Python values, and check values.
 
-A kind parses the text of a file, a flag or an environment variable; its error says in one sentence what the
-kind expects. The options are defined in config.settings.
+A text comes from a file, a flag or an environment variable. A kind's error says in one sentence which values
+are valid. The options are defined in config.settings.
 """
 import os
 import re
@@ -36,9 +36,7 @@ class Kind:
     """Whether a complaint must not repeat what was given."""
 
     def check(self, value: Any) -> Any:
-        """Check a Python value, or parse a text. Returns the value in the type that ``parse`` returns. Raises
-        ValueError as ``parse`` does.
-        """
+        """Check a Python value, or parse a text, and return what ``parse`` would. Raises ValueError."""
         if isinstance(value, str):
             return self.parse(value)
         if isinstance(value, os.PathLike) and self in _PATHS:
@@ -81,7 +79,7 @@ def _show_boolean(value: bool) -> str:
 
 
 def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
-    """The Kind of whole numbers from ``least`` to ``most``, both included. ``wanted``: the errors' text."""
+    """Return the Kind of integers from ``least`` to ``most``, both included. ``wanted``: the errors' text."""
     wanted = wanted or f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
@@ -97,7 +95,7 @@ def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
 
 
 def choice(*words: str) -> Kind:
-    """The Kind of text that is one of ``words``, in upper or lower case."""
+    """Return the Kind of a text that is one of ``words``, in upper or lower case."""
 
     def parse(text: str) -> str:
         word = text.strip().lower()
@@ -174,7 +172,7 @@ def _proxy_protocol(text: str) -> int:
 
 
 def _memory(text: str) -> float | int:
-    """Parse an amount of memory: octets as int, or a share of the machine's memory as float."""
+    """Parse an amount of memory: bytes as int, or a share of the machine's memory as float."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
     if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
         raise ValueError(
@@ -228,8 +226,8 @@ def _address(text: str) -> str:
 
 
 def endpoint_parts(text: str) -> tuple[str, int, bool]:
-    """Return (host, port, whether with TLS) of an etcd server: given as host, host:port, or an http:// or
-    https:// URL. Raises ValueError, without the text, which may hold a password.
+    """Return (host, port, whether TLS is used) of an etcd server: host, host:port, or an http(s) URL. Raises
+    ValueError, whose text leaves out the given one, because it may contain a password.
     """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")

@@ -1,8 +1,8 @@
-"""Settings: lists each option of the broker, with its INI key, flags, environment, kind, default and help.
+"""Lists each option of the broker, with its INI key, flags, environment, kind, default and help.
 
 The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` follow this table. Sections,
-keys and flags are LavinMQ's, plus GoMQ's flags. An option without effect in this version is ``pending``, and
-the boot warns if it is set.
+keys and flags are LavinMQ's, plus GoMQ's flags. An option without effect in this version is ``pending``; the
+broker warns at its start if such an option is set.
 """
 from dataclasses import dataclass
 from functools import partial
@@ -39,11 +39,11 @@ _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
 class Option:
     """One option of the broker: a row of the table OPTIONS.
 
-        name           of the attribute, if not ``prefix`` and key
-        environment    names without their prefix
+        name           of the attribute, if it is not ``prefix`` and key
+        environment    names of variables, without their prefix
         aliases        deprecated (section, key) pairs that still work
-        adjustable     by an operator over the management API, until the next reload
-        shared         should be alike on all nodes of a cluster, any of which may lead
+        adjustable     an operator may change it over the management API, until the next reload
+        shared         should be the same on all nodes of a cluster
     """
 
     section: str
@@ -68,11 +68,11 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """The word that stands for the option's value in ``--help``."""
+        """The word for the option's value in ``--help``."""
         return self.key.rpartition("_")[2].upper()
 
     def is_off(self, value: Any) -> bool:
-        """Whether ``value`` is the default or switches the option off: port -1, "", False or None."""
+        """Return whether ``value`` is the default or switches the option off: port -1, "", False or None."""
         return value in (-1, "", False, None, ()) or value == self.default
 
 
@@ -521,12 +521,12 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """Error text about a wrong value given at ``place``; ``error``: raised by the option's kind."""
+    """Return the error text for a wrong value given at ``place``. ``error`` is from the option's kind."""
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 
 def shortened(value: Any) -> str:
-    """A value as text for an error message, cut to SHOWN_CHARACTERS."""
+    """Return a value as text for an error message, cut to SHOWN_CHARACTERS."""
     try:
         text = repr(value)
     except ValueError:  # a number of more digits than the interpreter converts
@@ -535,14 +535,12 @@ def shortened(value: Any) -> str:
 
 
 class Settings:
-    """The values of all options, as attributes (``settings.amqp_port``), and the place where each value was
+    """The values of all options, as attributes (``settings.amqp_port``). Knows the place where each value was
     given, for error messages.
     """
 
     def __init__(self, **values: Any):
-        """``values``: {attribute name: value}; other options get defaults. Raises TypeError on an unknown
-        name.
-        """
+        """``values``: {attribute name: value}; others get defaults. Raises TypeError on an unknown name."""
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
         self.origins: dict[str, str] = {}
@@ -559,8 +557,8 @@ class Settings:
 
     @classmethod
     def checked(cls, **values: Any) -> "Settings":
-        """Make Settings of ``values``, {attribute name: value or text}, after checking them like values in a
-        configuration file. Raises TypeError for an unknown name, ValueError for a wrong value.
+        """Return Settings of ``values``, {attribute name: value or text}, checked like a configuration
+        file's. Raises TypeError for an unknown name, ValueError for a wrong value.
         """
         for attribute, value in values.items():
             option = BY_ATTRIBUTE.get(attribute)
@@ -578,14 +576,14 @@ class Settings:
         raise AttributeError(f"no such setting: {name}")
 
     def set(self, attribute: str, value: Any, origin: str) -> None:
-        """Set an option; ``origin`` says where the value was given ("--port", "gomq.ini:12")."""
+        """Set an option. ``origin``: where the value was given ("--port", "gomq.ini:3"). Raises TypeError."""
         if attribute not in BY_ATTRIBUTE:
             raise TypeError(f"no such setting: {attribute}")
         setattr(self, attribute, value)
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if settings for copies on other nodes lack a secret or a port, otherwise None."""
+        """An error text if settings for copies on other nodes are incomplete or conflict, otherwise None."""
         # An operator would rely on the copies.
         if self.clustering and (self.cluster or self.cluster_leader):
             return (
@@ -603,5 +601,5 @@ class Settings:
         return None
 
     def origin(self, attribute: str) -> str:
-        """The place where the option's value was given, such as "--port" or "gomq.ini:12"; else "default"."""
+        """Return the place where the option's value was given: "--port", "gomq.ini:12", or "default"."""
         return self.origins.get(attribute, "default")

@@ -1,7 +1,7 @@
-"""Sources: reads each setting from the flags, else the environment, else the INI file, else the defaults.
+"""Reads each setting from the flags, else the environment, else the INI file, else the defaults.
 
-Turns text from the three sources into one ``Settings``. An operator's error is a ``ConfigError`` of one line
-that names the place; a harmless error is a warning for the log.
+The result is one ``Settings``. An operator's mistake is a ``ConfigError`` of one line that names the place. A
+harmless mistake is a warning for the log.
 """
 import argparse
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ BIND_ALL = ("amqp_bind", "mqtt_bind", "http_bind")
 
 
 class ConfigError(Exception):
-    """A setting is unusable; the text is one line for the operator."""
+    """A setting is unusable. The text is one line for the operator."""
 
 
 class _Given(argparse.Action):
@@ -45,8 +45,6 @@ class _Given(argparse.Action):
 
 
 class _Text(argparse.Action):
-    """argparse action: keeps the text of an option."""
-
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
     ) -> None:
@@ -56,7 +54,7 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser that reads the terminal's width only to print help."""
+    """An ArgumentParser that looks up the terminal's width only to print help. Raises ConfigError."""
 
     # argparse itself asks at every flag, and for that imports compression libraries (0.2 MB).
     def __init__(self, **options: Any):
@@ -71,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def flag_parser() -> argparse.ArgumentParser:
-    """The parser of ``gomq-py``'s command line; an option may have several flags."""
+    """Return the parser of ``gomq-py``'s command line. An option may have several flags."""
     parser = _Parser(
         prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False
     )
@@ -113,8 +111,8 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
 
 
 def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Read all sources of settings: parsed flags, an environment, and the configuration file that these name.
-    Returns (Settings, warnings for the log). Raises ConfigError.
+    """Read settings from parsed flags, the environment and the configuration file that these name. Returns
+    (Settings, warnings for the log). Raises ConfigError.
     """
     settings, warnings = Settings(), []
     path = config_path(arguments.config, environment)
@@ -134,8 +132,8 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Copy the environment, with a hash for the plain password or the file that holds it. Raises ConfigError
-    if more than one of the three is set, or for a file without a password.
+    """Return a copy of the environment, with a hash instead of the plain password or the password file.
+    Raises ConfigError if more than one of password, file and hash is set, or if the file has no password.
     """
     names = [name for name in (PLAIN_PASSWORD, PASSWORD_FILE, PASSWORD_HASH_OF_IT) if environment.get(name)]
     if len(names) > 1:
@@ -149,7 +147,7 @@ def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _password_in(path: str) -> str:
-    """The password that a file holds, without the end of its line."""
+    """Return the password in a file, without the line's end. Raises ConfigError."""
     password = _text_of(Path(path)).rstrip("\r\n")
     if not password or "\n" in password:
         raise ConfigError(f"{PASSWORD_FILE}: {path} must hold one line, the password")
@@ -164,7 +162,7 @@ def _is_hash(text: str) -> bool:
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
-    """Settings of a broker started here without flags, for tools; an unreadable file counts as none."""
+    """Return the Settings of a broker started here without flags. Unreadable files are ignored."""
     settings = Settings()
     try:
         path = config_path(None, environment)
@@ -230,9 +228,7 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Set the option of one INI line. The option's own key overrides deprecated aliases of it. Returns
-    warnings.
-    """
+    """Set the option of one INI line. An option's own key overrides deprecated aliases. Returns warnings."""
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
     if entry.section.startswith(SHOVEL_PREFIX):
@@ -254,7 +250,6 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Keep one line of a [sni:HOST] section. Values are parsed like those of [main]."""
     key = entry.key
     for prefix in SNI_PROTOCOLS:
         key = key.removeprefix(prefix)
@@ -268,7 +263,6 @@ def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_shovel(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Keep one line of a [shovel:NAME] section, as text, which the shovels check later."""
     shovel = settings.shovels.setdefault(entry.section.removeprefix(SHOVEL_PREFIX).strip(), {})
     if entry.key in shovel:
         raise ConfigError(f"{entry.place}: {entry.key} is given twice in section [{entry.section}]")
@@ -306,7 +300,7 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """Warnings for the log about options that are set and have no effect in this version."""
+    """Return warnings for the log about options that are set but have no effect in this version."""
     # Not about listeners' addresses that come from ``--bind`` alone.
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "

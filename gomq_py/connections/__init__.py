@@ -1,1 +1,1 @@
-"""Connections: the parts of client connections and logins that all protocols share."""
+"""The parts of client connections and logins that all protocols share."""

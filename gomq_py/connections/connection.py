@@ -1,10 +1,10 @@
-"""Client connection: does what the client connections of all protocols have in common.
+"""The base class of client connections of all protocols.
 
     listener > protocol's server > open_stream(), enter(), watch(); over() > _finish() > when_gone()
-    hub's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
+    event loop's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
-A protocol's Connection, a subclass, parses and writes. A client has no greenlet, which would take more memory
-than all the rest of an idle client; a greenlet is made at the end, if the broker must wait for the client.
+A subclass for each protocol parses and writes. A client has no greenlet, which would take more memory than
+all the rest of an idle client. A greenlet is made at the end if the broker must wait for the client.
 """
 import logging
 import os
@@ -29,8 +29,9 @@ BROKEN = "by a fault of the broker"
 
 
 class ClientConnection:
-    """Serves a client from its first octet to its last. ``why``: the reason of its end, for the log.
-    ``local_user``: the user of a client in this process, without port. A subclass has:
+    """Serves a client from its first byte to its last. ``why``: the reason of its end, for the log.
+
+    ``local_user``: the user of a client in this process, which uses no port. A subclass has:
 
         log                              the protocol's logger
         LoginAttempt                     the protocol's ClientLogin
@@ -72,7 +73,6 @@ class ClientConnection:
 
     @property
     def peer(self):
-        """The client's address as text."""
         return format_address(self.address)
 
     @property
@@ -86,8 +86,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """Return (number of messages sent to the client without a queue, number of these that were dropped).
-        """
+        """Return (messages sent to the client without a queue, those of them that were dropped)."""
         return 0, 0
 
     # for the protocol to implement
@@ -98,39 +97,39 @@ class ClientConnection:
     goodbye: str
 
     def force_close(self, reason):
-        """End the connection for an operator or the broker: inform the client, and await its answer."""
+        """End the connection for an operator or the broker: tell the client, and wait for its answer."""
         raise NotImplementedError
 
     def lend_nothing(self):
         """Take no more messages from queues for delivery: a message taken now would count as delivered."""
 
     def tell_of_alarm(self):
-        """Inform the client, if the protocol can, that an alarm blocks its publishes or has ended."""
+        """Tell the client, if the protocol can, that an alarm blocks its publishes or has ended."""
 
     def _choose_lanes(self):
-        """Choose the parser of frames again: tracing or an alarm has begun or ended."""
+        """Choose the frame handlers again, after the start or end of tracing or an alarm."""
         raise NotImplementedError
 
     def _stop(self):
-        """Stop reading the client's octets."""
+        """Stop reading from the client."""
         raise NotImplementedError
 
     def _has_left(self):
-        """Whether the connection can end without a last message to the client."""
+        """Return whether the connection can end without a last message to the client."""
         return False
 
     def _say_last_word(self):
-        """Inform the client of the end. Returns True if the client's close must be awaited. May switch."""
+        """Tell the client of the end. Return True if the client's close must be awaited. May switch."""
         raise NotImplementedError
 
     def _end(self):
-        """Release all that the connection holds, such as its consumers. A second call does nothing."""
+        """Release everything that the connection has, such as its consumers. A second call does nothing."""
         raise NotImplementedError
 
     # its life
 
     def begin(self):
-        """Start reading the socket and the login. On an error, release all acquired resources."""
+        """Start reading the socket and the login. An error releases all acquired resources."""
         try:
             self.open_stream()
             login = self.login = self.LoginAttempt(self)
@@ -151,7 +150,7 @@ class ClientConnection:
         self.stream = Stream(self.socket, buffers, self.output, hub.coalescer)
 
     def enter(self, user, vhost, access, limits, mechanism):
-        """Add the client, logged in as ``user`` to ``vhost``, to the hub's list of clients."""
+        """Add the client, logged in as ``user`` to ``vhost``, to the list of clients."""
         self.server.gate.logged_in(self.admitted)
         self.user, self.vhost, self.access, self.limits = user, vhost, access, limits
         self.mechanism = mechanism
@@ -168,32 +167,30 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Whether the next frame may be processed in this poll. If not, reading is paused until its turn."""
+        """Return whether the next frame may be handled now. If not, reading pauses until its turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
-        """Log the connection's beginning or end, at level info; at debug for clients in this process."""
+        """Log the connection's start or end at level info; at debug for clients in this process."""
         # Their owners log it themselves, and may connect again and again.
         self.log.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
 
     # its end
 
     def when_gone(self, callback, *arguments):
-        """Have ``callback(*arguments)`` called when the client is gone and the socket may be closed. Call
+        """Set ``callback(*arguments)``, called when the client is gone and the socket may be closed. Call
         this before all other methods.
         """
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """Schedule the connection's end, because its stream has ended. Until then the connection gets no
-        message from a queue.
-        """
+        """Schedule the connection's end, because its stream has ended. Queues send it no more messages."""
         # Of thousands of broken connections, each would take the messages that an ended one requeued.
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
 
     def _end_in_turn(self):
-        """End the connection: in the loop, or in a greenlet if the broker must wait for the client."""
+        """End the connection: in the event loop, or in a greenlet if the broker must wait for the client."""
         if self.hub.is_closed:  # no client is told
             self.cut_off()
             self._gone()
@@ -203,8 +200,8 @@ class ClientConnection:
             gevent.spawn(self._finish).name = f"{self.door} {self.peer}"
 
     def _finish(self):
-        """End the connection with a last message to the client; if it was sent, the client's close is awaited
-        in the background. May switch, unless _has_left().
+        """End the connection with a last message to the client. May switch, unless ``_has_left()``. If the
+        message was sent, the client's close is awaited in the background.
         """
         lingers = False
         try:
@@ -218,7 +215,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Inform the client of the end, release everything. True if it was informed. May switch."""
+        """Tell the client of the end; release everything. Return True if the client was told. May switch."""
         try:
             return self._say_last_word()
         finally:
@@ -233,15 +230,15 @@ class ClientConnection:
             self._when_gone()
 
     def abort(self, why):
-        """Close the connection at once, without a word to the client, and log ``why``."""
+        """Close the connection at once, without a message to the client, and log ``why``."""
         self.why = self.why or why
         self.log.warning("connection %s: %s", self.name, why)
         self.output.close()
         self._stop()
 
     def cut_off(self):
-        """Read and write no more, and end an unfinished login, because the hub is closed. The client is not
-        informed; its unacked messages stay in their queues.
+        """Read and write no more, and end an unfinished login, because the broker has stopped. The client is
+        not told. Its unacknowledged messages stay in their queues.
         """
         # before the output calls its waiters, which would have the stream read again
         self.stream.stop()
@@ -258,7 +255,7 @@ class ClientConnection:
         return f"the client closed the socket without {self.goodbye}"
 
     def give_back(self):
-        """Undo watch() and a hold of an alarm, add the octets to the vhost's totals, and close the Output."""
+        """Undo ``watch()`` and an alarm's pause, add the byte counts to the vhost's totals, close Output."""
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()
@@ -271,7 +268,7 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Remove the connection from the hub's clients, and log its end. ``is_told``: also record the end,
+        """Remove the connection from the list of clients, and log its end. ``is_told``: also record the end,
         with the name that the client gave the connection, and emit an event.
         """
         why = self.why or BROKEN
@@ -284,7 +281,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Whether no octets came in ``checks`` heartbeat checks in a row, although the stream was read."""
+        """Whether no bytes came in ``checks`` heartbeat checks in a row, although the stream was read."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0
@@ -298,7 +295,7 @@ class ClientConnection:
         self._choose_lanes()
 
     def unblock(self):
-        """Note that the alarm is over, and allow a blocked client to publish."""
+        """Note that the alarm is over, and let a blocked client publish."""
         self.blocked_reason = None
         self._choose_lanes()
         if self._alarm_hold is not None:
@@ -315,7 +312,7 @@ class ClientConnection:
 
     @property
     def flow(self):
-        """The connection's state in RabbitMQ's words: ``blocked`` by an alarm, ``blocking`` if an alarm would
+        """The connection's state in RabbitMQ's words. ``blocked`` by an alarm, ``blocking`` if an alarm would
         block the client's next publish, otherwise ``running``.
         """
         if self._alarm_hold is not None:
@@ -324,9 +321,7 @@ class ClientConnection:
 
 
 class AlarmHold:
-    """Keeps ``connection`` from being read, because of an alarm, until release(), also if the connection
-    ends.
-    """
+    """Pauses reading from ``connection`` because of an alarm, until ``release()``."""
 
     # Twice a minute the hub's heartbeats ask whether the socket has failed, which a stream that is not read
     # does not notice: otherwise a client that was reset, or answers no probes (``tcp_keepalive``), would keep
@@ -338,7 +333,7 @@ class AlarmHold:
         connection.hub.heartbeats.watch(self, ALARM_LOOK_S)
 
     def check_heartbeat(self):
-        """End the connection if its socket has failed. The hub's heartbeats call this."""
+        """End the connection if its socket has failed. The heartbeat timer calls this."""
         error = self._connection.socket.getsockopt(system_socket.SOL_SOCKET, system_socket.SO_ERROR)
         if error:
             self._connection.abort(f"the socket failed: {os.strerror(error)}")
@@ -350,5 +345,5 @@ class AlarmHold:
 
 
 def socket_failed(error):
-    """Return a text that says that the socket failed with this OSError, as the reason of an end."""
+    """Return the reason of a connection's end: the socket failed with this OSError."""
     return f"the socket failed: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Client login: logs in the clients of all protocols, each within a time limit, and emits the login events.
+"""Logs in the clients of all protocols, each within a time limit, and emits the login events.
 
 The code of each protocol parses and answers the login; broker.verbs.entering decides. Only the check of a
 costly password takes a greenlet.
@@ -22,10 +22,7 @@ LAST_WORD_TIMEOUT_S = 5
 
 
 class LoginFailed(Exception):
-    """The login has failed; the connection must end. The text is for the log.
-
-    ``reply``: octets to send before the end.
-    """
+    """The login has failed. The text is for the log; ``reply``: bytes to send before the connection ends."""
 
     def __init__(self, text, reply=b""):
         super().__init__(text)
@@ -33,14 +30,15 @@ class LoginFailed(Exception):
 
 
 class ClientLogin(Lane):
-    """Logs in the client of one connection, which may take ``timeout_s``, and is the lane (parser) of its
-    stream until then. A subclass has process(), and:
+    """Logs in the client of one connection, within ``timeout_s``.
+
+    Until then it is the Lane (parser) of the connection's stream. A subclass has process(), and:
 
         _check(login, deadline)   check the credentials; returns the User; raises LoginFailed; may switch
         _checked(user, login, left_s)
-                                  go on with a login whose credentials are right; it may take ``left_s``
+                                  go on with a login whose credentials are correct; it may take ``left_s``
                                   seconds more
-        _refusal(error)           log why the login failed; return the octets to send
+        _refusal(error)           log why the login failed; return the bytes to send
     """
 
     __slots__ = ("connection", "server", "broker", "clients", "host", "timeout_s", "_timer", "_ends_at_s")
@@ -84,11 +82,11 @@ class ClientLogin(Lane):
     # credentials
 
     def checked_at_once(self, username, password):
-        """Check a login without waiting; returns the User, or None if the check takes a greenlet."""
+        """Check a login without waiting. Return the User, or None if the check takes a greenlet."""
         return check_at_once(self.broker.logins, self.clients, username, password, self.host)
 
     def checked(self, username, password, deadline, protocol):
-        """Check a login; returns the User. ``protocol``: name for events. Raises LoginRefused. May switch."""
+        """Check a login; return the User. ``protocol``: name for events. Raises LoginRefused. May switch."""
         try:
             return check_credentials(
                 self.broker.logins, self.clients, username, password, self.host, deadline)
@@ -108,7 +106,7 @@ class ClientLogin(Lane):
             connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _check_credentials(self, login, hold):
-        """Check the credentials, answer, then release ``hold``, so that the client is read. May switch."""
+        """Check the credentials, answer, then release ``hold``, which paused reading. May switch."""
         connection = self.connection
         deadline = LoginDeadline(max(0.0, self._ends_at_s - time.monotonic()), self._too_late())
         try:
@@ -134,7 +132,7 @@ class ClientLogin(Lane):
         raise NotImplementedError
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit the event of a login's ``outcome``, success or failure; no failure while the broker stops."""
+        """Emit the event of a login's ``outcome``, success or failure. No failures while the broker stops."""
         events, key = self.broker.events, f"user.authentication.{outcome}"
         if not events.is_heard(key) or error and self.clients.is_closing:
             return
@@ -153,8 +151,7 @@ class ClientLogin(Lane):
         self.connection.stream.stop(self._too_late())
 
     def say_last_word(self):
-        """Log why the login failed, and send the client the reason. Returns True if it was sent. May switch.
-        """
+        """Log why the login failed, and tell the client the reason. Return True if sent. May switch."""
         connection, error = self.connection, None
         try:
             connection.stream.finish()

@@ -1,1 +1,1 @@
-"""Reads and writes message content as octets: AMQP field tables and basic properties. No I/O."""
+"""Reads and writes the bytes of message content: AMQP field tables and basic properties. No I/O."""

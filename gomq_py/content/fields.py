@@ -1,9 +1,8 @@
-"""Field tables: decodes and encodes AMQP field values, checks whole tables without decoding them, and edits
-single keys of a table's octets.
+"""Decodes, encodes and checks AMQP field tables, and edits single keys of encoded tables.
 
-A table is a long (u32) octet count and that many octets of entries; an entry is a short string key, a type
-octet and the value (§4.2.5.5, with RabbitMQ's meaning of the type octets where the specification's grammar
-differs from every implementation):
+A table is a u32 size and that many bytes of entries. An entry is a short string key, a type byte and the
+value (§4.2.5.5). The type bytes have RabbitMQ's meaning where all implementations differ from the
+specification's grammar:
 
     t boolean   b int8   B uint8   s int16   u uint16   I int32   i uint32   l L int64
     f float   d double   V void   D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)
@@ -11,7 +10,7 @@ differs from every implementation):
 
 A peer's table is checked whole (``check_table``) before it is read, because compiled code has no bounds
 checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text may hold any
-octets: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes to bytes.
+bytes: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes to bytes.
 """
 import sys
 from datetime import datetime, timezone
@@ -46,68 +45,68 @@ LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a dateti
 
 
 class Seconds(int):
-    """A timestamp in seconds, later than any datetime can hold; encoded as a timestamp again."""
+    """A timestamp in seconds that is too late for a datetime. Encoded as a timestamp again."""
 
     __slots__ = ()
 
 
 class TypedInt(int):
-    """Base of integers that keep their wire type when they are encoded again."""
+    """Base of integers that keep their AMQP type when they are encoded again."""
 
     __slots__ = ()
     NAME = ""  # the type's name in RabbitMQ
 
 
 class Int8(TypedInt):
-    """An 8-bit integer, of wire type ``b``."""
+    """An 8-bit integer, of AMQP type ``b``."""
 
     __slots__ = ()
     NAME = "byte"
 
 
 class UInt8(TypedInt):
-    """An unsigned 8-bit integer, of wire type ``B``."""
+    """An unsigned 8-bit integer, of AMQP type ``B``."""
 
     __slots__ = ()
     NAME = "unsignedbyte"
 
 
 class Int16(TypedInt):
-    """A 16-bit integer, of wire type ``s``."""
+    """A 16-bit integer, of AMQP type ``s``."""
 
     __slots__ = ()
     NAME = "short"
 
 
 class UInt16(TypedInt):
-    """An unsigned 16-bit integer, of wire type ``u``."""
+    """An unsigned 16-bit integer, of AMQP type ``u``."""
 
     __slots__ = ()
     NAME = "unsignedshort"
 
 
 class UInt32(TypedInt):
-    """An unsigned 32-bit integer, of wire type ``i``."""
+    """An unsigned 32-bit integer, of AMQP type ``i``."""
 
     __slots__ = ()
     NAME = "unsignedint"
 
 
 class Int64(TypedInt):
-    """A 64-bit integer, of wire type ``l``."""
+    """A 64-bit integer, of AMQP type ``l``."""
 
     __slots__ = ()
     NAME = "long"
 
 
 class Float32(float):
-    """A 32-bit float, of wire type ``f``; it is encoded as such again."""
+    """A 32-bit float, of AMQP type ``f``, which it keeps when it is encoded again."""
 
     __slots__ = ()
 
 
 def width_of(kind):
-    """Octets that follow the type octet ``kind`` of a fixed-width value; -1 for any other type."""
+    """Return how many bytes follow the type byte ``kind`` of a fixed-width value; -1 for other types."""
     if kind == INT32 or kind == UINT32 or kind == FLOAT:
         return 4
     if kind == BOOLEAN or kind == INT8 or kind == UINT8:
@@ -124,7 +123,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """Check the value whose type octet is at ``at``. Returns the offset behind; -1: malformed, too deep."""
+    """Check the value whose type byte is at ``at``. Return the offset behind; -1: malformed or too deep."""
     if at >= end:
         return -1
     kind = p[at]
@@ -148,7 +147,7 @@ def check_value(p, at, end, depth):
 
 
 def check_array(p, at, end, depth):
-    """Check that [``at``, ``end``) holds well-formed values. Returns 0, or -1 if it does not."""
+    """Check that [``at``, ``end``) holds well-formed values. Return 0 if it does, otherwise -1."""
     if depth > MAX_DEPTH:
         return -1
     while at < end:
@@ -159,8 +158,8 @@ def check_array(p, at, end, depth):
 
 
 def check_table(p, at, end, depth):
-    """Check that [``at``, ``end``) holds well-formed table entries. Returns -1 if it does not; 1 if a key of
-    this level is CC, BCC or mqtt.retain; otherwise 0.
+    """Check that [``at``, ``end``) holds well-formed table entries. Return -1 if it does not. Returns 1 if a
+    key of this level is CC, BCC or mqtt.retain, otherwise 0.
     """
     special = 0
     if depth > MAX_DEPTH:
@@ -182,7 +181,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """Check the table at ``at``, u32 size first. Returns the offset behind; -1 if malformed or too long."""
+    """Check the table at ``at``, u32 size first. Return the offset behind; -1 if malformed or too long."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)
@@ -193,7 +192,7 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """Check and decode the table (u32 size first) at ``offset``. Returns (dict, offset behind the table). The
+    """Check and decode the table (u32 size first) at ``offset``. Return (dict, offset behind the table). The
     first of equal keys wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
     """
     p = octets.pointer(data)
@@ -204,7 +203,7 @@ def decode_table(data, offset=0, deeper=0):
 
 
 def decode_value(data, offset=0):
-    """Check and decode the value at ``offset``. Returns (value, offset behind it). Raises Malformed."""
+    """Check and decode the value at ``offset``. Return (value, offset behind it). Raises Malformed."""
     p = octets.pointer(data)
     end = check_value(p, offset, len(data), 0) if offset >= 0 else -1
     if end < 0:
@@ -213,7 +212,7 @@ def decode_value(data, offset=0):
 
 
 def skip_value(p, at):
-    """The offset behind the checked value whose type octet is at ``at``."""
+    """Return the offset behind the already checked value whose type byte is at ``at``."""
     kind = p[at]
     if kind == LONGSTR or kind == OCTETS or kind == TABLE or kind == ARRAY:
         return at + 5 + octets.be32(p, at + 1)
@@ -221,7 +220,7 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """Offset of the entry with this key, in checked table entries [``at``, ``end``); -1 if missing."""
+    """The offset of this key's entry in already checked entries [``at``, ``end``); -1 if missing."""
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):
@@ -231,7 +230,7 @@ def find_key(p, at, end, key, key_length):
 
 
 def read_table(p, at):
-    """Decode the checked table whose u32 size is at ``at``."""
+    """Decode the already checked table whose u32 size is at ``at``."""
     table = {}
     end = at + 4 + octets.be32(p, at)
     at += 4
@@ -245,7 +244,7 @@ def read_table(p, at):
 
 
 def read_array(p, at):
-    """Decode the checked array whose u32 size is at ``at``."""
+    """Decode the already checked array whose u32 size is at ``at``."""
     values = []
     end = at + 4 + octets.be32(p, at)
     at += 4
@@ -256,7 +255,7 @@ def read_array(p, at):
 
 
 def read_value(p, at):
-    """Decode the checked value whose type octet is at ``at``."""
+    """Decode the already checked value whose type byte is at ``at``."""
     kind = p[at]
     if kind == LONGSTR:
         return text_or_octets(bytes(p[at + 5:at + 5 + octets.be32(p, at + 1)]))
@@ -270,7 +269,7 @@ def read_value(p, at):
 
 
 def read_scalar(p, at):
-    """Decode the checked fixed-width value whose type octet is at ``at``."""
+    """Decode the already checked fixed-width value whose type byte is at ``at``."""
     kind = p[at]
     at += 1
     if kind == BOOLEAN:
@@ -302,7 +301,7 @@ def read_scalar(p, at):
 
 
 def is_integer(p, at):
-    """True if the checked value whose type octet is at ``at`` is an integer."""
+    """Return True if the already checked value whose type byte is at ``at`` is an integer."""
     kind = p[at]
     return (
         kind == INT32 or kind == INT64 or kind == INT64_ALIAS or kind == INT16 or kind == INT8
@@ -311,7 +310,7 @@ def is_integer(p, at):
 
 
 def integer(p, at):
-    """Decode the integer whose type octet is at ``at``, for which is_integer() is true."""
+    """Decode the integer whose type byte is at ``at``. Call only if ``is_integer()`` is true."""
     kind = p[at]
     at += 1
     if kind == UINT8:
@@ -334,7 +333,7 @@ def integer(p, at):
 
 
 def put_integer(target, at, number):
-    """Encode an integer at ``target[at]``, in at most nine octets. Returns the offset behind it."""
+    """Encode an integer at ``target[at]``, in at most nine bytes. Return the offset behind it."""
     if -0x80000000 <= number <= 0x7FFFFFFF:
         target[at] = INT32
         octets.put_be32(target, at + 1, number & 0xFFFFFFFF)
@@ -346,12 +345,12 @@ def put_integer(target, at, number):
 
 
 def datetime_or_seconds(seconds):
-    """Convert seconds since 1970 to a datetime in UTC, or to ``Seconds`` if a datetime cannot hold them."""
+    """Convert seconds since 1970 to a datetime in UTC, or to ``Seconds`` if they are too many."""
     return datetime.fromtimestamp(seconds, timezone.utc) if seconds <= LAST_DATETIME_S else Seconds(seconds)
 
 
 def text_or_octets(raw):
-    """Decode octets to str if they are UTF-8; otherwise return them unchanged."""
+    """Decode bytes to str if they are UTF-8; otherwise return them unchanged."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -359,7 +358,7 @@ def text_or_octets(raw):
 
 
 def encode_shortstr(text):
-    """Encode str or bytes as a short string (u8 size first). Raises ValueError over 255 octets."""
+    """Encode str or bytes as a short string (u8 size first). Raises ValueError over 255 bytes."""
     raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
     if len(raw) > 255:
         raise ValueError(f"a short string holds at most 255 bytes, not {len(raw)}: {text[:40]!r}...")
@@ -383,8 +382,8 @@ def encode_array(values):
 
 
 def encode_value(value):
-    """Encode a value with its type octet. The Python type chooses the field type; a plain int becomes an
-    int32, or an int64 if it is too large for that.
+    """Encode a value with its type byte. The Python type decides the AMQP type. Raises TypeError. A plain int
+    becomes an int32, or an int64 if it is too large for that.
     """
     encode = ENCODERS.get(type(value))
     if encode is None:
@@ -418,7 +417,7 @@ def _encode_int(value):
 
 
 def decimal_type():
-    """Import and return decimal.Decimal, at first use: few tables hold decimals; the module takes 0.4 MB."""
+    """Import and return decimal.Decimal at first use: the module takes 0.4 MB and few tables need it."""
     from decimal import Decimal  # few tables hold decimals, and the module takes 0.4 MB
 
     ENCODERS[Decimal] = _encode_decimal
@@ -426,7 +425,7 @@ def decimal_type():
 
 
 def is_decimal(value):
-    """Whether a value is a decimal.Decimal, found out without importing decimal."""
+    """Return whether a value is a decimal.Decimal, without importing decimal."""
     decimal = sys.modules.get("decimal")
     return decimal is not None and isinstance(value, decimal.Decimal)
 
@@ -443,7 +442,7 @@ def _encode_decimal(value):
 
 
 def seconds_of(value):
-    """Convert an int or datetime to seconds since 1970. A datetime without a time zone is taken as UTC."""
+    """Convert an int or datetime to seconds since 1970. A datetime without a time zone counts as UTC."""
     if not isinstance(value, datetime):
         return int(value)
     if value.tzinfo is None:
@@ -484,8 +483,8 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """Find a key in a raw table of ``length`` octets (u32 size first). Returns the offsets (of its entry, of
-    its value's type octet, behind its value), or None if the key is missing. Raises Malformed.
+    """Find a key in a raw table of ``length`` bytes (u32 size first). Raises Malformed. Returns the offsets
+    (of its entry, of its value's type byte, behind its value), or None if the key is missing.
     """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
@@ -507,7 +506,7 @@ def get_key(raw, key, default=None):
 
 
 def remove_key(raw, key):
-    """Copy a raw table (u32 size first) without this key; all other octets stay. Raises Malformed."""
+    """Copy a raw table (u32 size first) without this key. All other bytes stay. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     if entry is None:
         return bytes(raw)
@@ -515,14 +514,14 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """Copy a raw table with a key set, at its old position or the end; the rest stays. Raises Malformed."""
+    """Copy a raw table with a key set, at its old position or the end. The rest stays. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
 
 
 def sort_keys(raw):
-    """Copy a raw table with its entries sorted by the octets of their keys (stable). Raises Malformed."""
+    """Copy a raw table with its entries sorted by the bytes of their keys (stable). Raises Malformed."""
     p = octets.pointer(raw)
     length = len(raw)
     if table_end(p, 0, length) != length:

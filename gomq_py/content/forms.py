@@ -1,9 +1,8 @@
-"""Forms: translate message properties of other protocols into AMQP basic properties. Imports only
-gomq_py.octets and gomq_py.errors; no I/O.
+"""Forms translate message properties of other protocols into AMQP basic properties. No I/O.
 
-A message of another protocol is stored as its server received it, under a ``kind`` of its own
-(storage.format.record). ``Message.get_properties`` calls the Form that is registered for this kind to
-translate its properties. The table of Forms is the only state here, and all brokers of a process share it.
+Imports only gomq_py.octets and gomq_py.errors. A message of another protocol is stored as its server received
+it, under its own ``kind`` (storage.format.record). ``Message.get_properties`` calls the Form registered for
+the kind. All brokers of a process share the table of Forms.
 """
 from gomq_py import octets
 from gomq_py.errors import Malformed
@@ -17,8 +16,8 @@ BASIC_MAX = 65536
 
 
 class Form:
-    """Translates the properties of one ``kind`` of messages into AMQP basic ones. ``p`` is a pointer to a
-    message's octets, in which ``routing_at`` and ``properties_at`` are offsets.
+    """Translates the properties of one ``kind`` of messages into AMQP basic properties. ``p`` is a pointer to
+    a message's bytes. ``routing_at`` and ``properties_at`` are offsets in them.
     """
 
     __slots__ = ("kind",)
@@ -27,20 +26,20 @@ class Form:
         self.kind = kind
 
     def basic_bound(self, properties_length):
-        """Upper limit of the octets that write_basic() writes for properties of this length."""
+        """Return the most bytes that ``write_basic()`` writes for properties of this length."""
         raise NotImplementedError
 
     def write_basic(self, out, at, most, p, routing_at, properties_at, properties_length, flags):
-        """Write the basic properties of a message at ``out[at]``: at most ``most`` octets, which is
-        LEAST_ROOM or more. Leaves out properties that do not fit. ``out`` must have room for basic_bound()
-        octets.
+        """Write the basic properties of a message at ``out[at]``. Leave out properties that do not fit.
 
-        Returns the offset behind the last octet written, or -1 if the message's properties are malformed.
+        Writes at most ``most`` bytes, which is LEAST_ROOM or more. ``out`` must have room for
+        ``basic_bound()`` bytes. Returns the offset behind the last byte written, or -1 if the message's
+        properties are malformed.
         """
         raise NotImplementedError
 
     def basic(self, p, routing_at, properties_at, properties_length, flags, most):
-        """The basic properties of a message as bytes, at most ``most`` octets. Raises Malformed."""
+        """Return the basic properties of a message, at most ``most`` bytes. Raises Malformed."""
         data = bytearray(self.basic_bound(properties_length))
         end = self.write_basic(
             octets.pointer(data), 0, most, p, routing_at, properties_at, properties_length, flags)
@@ -56,24 +55,23 @@ _FORMS: list = [None] * 256
 
 
 def register(form):
-    """Use this Form for messages of ``form.kind``, in place of the Form registered before, if any."""
+    """Use this Form for messages of ``form.kind``, instead of an earlier Form."""
     if not BASIC < form.kind < 256:
         raise ValueError(f"content of kind {form.kind} needs no form, or cannot be stored")
     _FORMS[form.kind] = form
 
 
 def forget(kind):
-    """Unregister the Form of a kind, if any."""
     _FORMS[kind] = None
 
 
 def malformed(kind):
-    """Make the Malformed error for properties that the Form of this kind cannot read."""
+    """Return the Malformed error for properties that the Form of this kind cannot read."""
     return Malformed(f"malformed content of kind {kind}")
 
 
 def of(kind):
-    """The Form registered for a kind. Raises Malformed if none is registered."""
+    """Return the Form registered for a kind. Raises Malformed if none is registered."""
     form = _FORMS[kind]
     if form is None:
         raise Malformed(f"content of kind {kind}, which is unknown here")

@@ -1,5 +1,4 @@
-"""Gathered: collects a message body that arrives in parts in one buffer, with free space in front of the
-body.
+"""Collects a message body that arrives in parts in one buffer, with free space in front of the body.
 
 storage.message puts exchange, routing key and properties into this space, so that the whole message is in one
 buffer without a copy of the body.
@@ -7,8 +6,8 @@ buffer without a copy of the body.
 
 
 class Gathered:
-    """A body of ``size`` octets, of which ``received`` have arrived. It begins at ``at`` in the buffer
-    ``octets``, which is ``lent.octets`` and stays reserved while a reference to ``lent`` exists.
+    """A body of ``size`` bytes, of which ``received`` have arrived. It begins at ``at`` in the buffer
+    ``octets``, which is ``lent.octets``. The buffer stays reserved while a reference to ``lent`` exists.
     """
 
     __slots__ = ("octets", "at", "size", "received", "_lent")
@@ -24,23 +23,23 @@ class Gathered:
         return self.received
 
     def add(self, octets):
-        """Append the next octets of the body. The caller has checked that they fit."""
+        """Append the next bytes of the body. The caller has checked that they fit."""
         start = self.at + self.received
         self.octets[start:start + len(octets)] = octets
         self.received += len(octets)
 
     def came(self, count):
-        """Count ``count`` octets, which the caller has written into room(), as received."""
+        """Count ``count`` bytes as received, which the caller has written into ``room()``."""
         self.received += count
 
     def room(self, count, ahead=0):
-        """A view to write ``count`` octets of the body, ``ahead`` octets behind the received ones."""
+        """Return a view to write ``count`` bytes of the body, ``ahead`` bytes behind the received ones."""
         start = self.at + self.received + ahead
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Write ``octets`` directly in front of the body. Returns the offset where they begin; a negative
-        number, having written nothing, if there is too little space.
+        """Write ``octets`` directly in front of the body. Return the offset where they begin. Negative if
+        there is too little space; then nothing is written.
         """
         start = self.at - len(octets)
         if start >= 0:

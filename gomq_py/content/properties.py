@@ -1,19 +1,19 @@
 """Basic properties: scans them in place as a message passes, and decodes them only for a reader.
 
-The octets are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then
+The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a u16 of flags, then
 the flagged properties in this order:
 
     bit 15 content_type s   14 content_encoding s   13 headers F   12 delivery_mode B   11 priority B
     10 correlation_id s   9 reply_to s   8 expiration s   7 message_id s   6 timestamp T   5 type s
     4 user_id s   3 app_id s   2 cluster_id s
-    (s short string, F table, B octet, T u64)
+    (s short string, F table, B u8, T u64)
 
 Bit 1 names no property and is ignored, as in RabbitMQ. Bit 0 announces a second flag word, which the basic
 class does not have, so properties with bit 0 are malformed. No function reads past the end that it is given.
 
-The headers of a message in a delayed exchange (broker.exchanges.delayed) are read in place, too: due_ms()
-returns when the message is due, negate() copies the table for the next exchange. Both return UNTOLD for types
-that clients rarely use; the exchange then decodes the table.
+The headers of a message in a delayed exchange (broker.exchanges.delayed) are read in place, too. ``due_ms()``
+returns when the message is due, ``negate()`` copies the table for the next exchange. Both return UNTOLD for
+types that clients rarely use; the exchange then decodes the table.
 """
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -72,14 +72,14 @@ _SHORT, _LONGLONG = Struct(">H"), Struct(">Q")
 
 
 def skip_shortstr(p, at, end):
-    """The offset behind the short string at ``at``; -1 if the string runs past ``end``."""
+    """Return the offset behind the short string at ``at``; -1 if the string runs past ``end``."""
     if at >= end or p[at] > end - at - 1:
         return -1
     return at + 1 + p[at]
 
 
 def headers_at(p, at):
-    """Offset of the headers in checked properties at ``at``; if absent, offset at which they would begin."""
+    """The offset of headers in already checked properties at ``at``, even if there are none yet."""
     flags = octets.be16(p, at)
     at += 2
     if flags & CONTENT_TYPE:
@@ -90,14 +90,14 @@ def headers_at(p, at):
 
 
 class PropertyScan:
-    """Finds the properties that the broker acts on. scan() fills the same object again for every message.
+    """Finds the properties that the broker uses. ``scan()`` fills the same object again for every message.
 
         headers_at          offset of the table's u32 size, which ``headers_length`` counts too
         expiration_at, user_id_at, reply_to_at
                             offsets of a short string's u8 size
         delivery_mode, priority
                             0 when absent
-        special             the headers hold CC, BCC or mqtt.retain
+        special             the headers have CC, BCC or mqtt.retain
 
     Offsets are into the scanned buffer; -1 for an absent property.
     """
@@ -115,7 +115,7 @@ class PropertyScan:
         self.special = False
 
     def scan(self, p, start, end):
-        """Scan properties that must fill [``start``, ``end``). Returns 0, or -1 if they are malformed."""
+        """Scan properties that must fill [``start``, ``end``). Return 0, or -1 if they are malformed."""
         self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
         self.headers_length = 0
         self.delivery_mode = self.priority = 0
@@ -136,7 +136,7 @@ class PropertyScan:
         return 0 if at == end else -1
 
     def scan_head(self, p, at, end):
-        """Scan content_type to priority. Returns the offset behind them, or -1 if they are malformed."""
+        """Scan content_type to priority. Return the offset behind them, or -1 if they are malformed."""
         if self.flags & CONTENT_TYPE:
             at = skip_shortstr(p, at, end)
             if at < 0:
@@ -170,7 +170,7 @@ class PropertyScan:
         return at
 
     def scan_tail(self, p, at, end):
-        """Scan correlation_id to cluster_id. Returns the offset behind them, or -1 if they are malformed."""
+        """Scan correlation_id to cluster_id. Return the offset behind them, or -1 if they are malformed."""
         flags = CORRELATION_ID
         while flags >= CLUSTER_ID:
             if self.flags & flags:
@@ -190,19 +190,19 @@ class PropertyScan:
         return at
 
     def scan_octets(self, data):
-        """Scan a bytes-like object, for code not compiled with this class. Returns True if well-formed."""
+        """Scan a bytes-like object, for code not compiled with this class. Return True if well-formed."""
         return self.scan(octets.pointer(data), 0, len(data)) == 0
 
 
 class PropertyEdit:
-    """Edits basic properties in wire form. The caller may set ``headers`` (raw table, u32 size first), and
-    set ``expiration`` (text or None) to None. All other properties stay octet for octet.
+    """Edits encoded basic properties. Properties that are not set stay byte for byte. The caller may set
+    ``headers`` (raw table, u32 size first), and set ``expiration`` (text or None) to None.
     """
 
     __slots__ = ("headers", "expiration", "_properties", "_scan")
 
     def __init__(self, properties):
-        """Parse ``properties``. Raises ValueError for malformed ones, which no protocol server accepts."""
+        """Parse ``properties``. Raises ValueError if malformed, which no protocol server accepts."""
         scan = PropertyScan()
         if not scan.scan_octets(properties):
             raise ValueError("malformed basic properties")
@@ -216,7 +216,7 @@ class PropertyEdit:
         )
 
     def octets(self):
-        """The edited properties in wire form. Empty headers are left out if there were none before."""
+        """Return the edited properties, encoded. Empty headers are left out if there were none before."""
         properties, scan = self._properties, self._scan
         flags = scan.flags & ~EXPIRATION
         start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()
@@ -235,7 +235,7 @@ class PropertyEdit:
         return flags.to_bytes(2, "big") + properties[2:start] + headers + rest
 
     def _place_of_headers(self):
-        """Offset at which headers would be inserted: behind content_type and content_encoding."""
+        """Return the offset for new headers: behind content_type and content_encoding."""
         at = 2
         for flag in (CONTENT_TYPE, CONTENT_ENCODING):
             if self._scan.flags & flag:
@@ -244,9 +244,8 @@ class PropertyEdit:
 
 
 class Properties:
-    """Holds a message's properties as attributes by name; an absent property is None.
-
-    ``headers`` is a dict, ``timestamp`` seconds since 1970 (a datetime is accepted), the rest str or int.
+    """A message's properties as attributes by name. An absent property is None. ``headers`` is a dict,
+    ``timestamp`` seconds since 1970 (or a datetime), the rest str or int.
     """
 
     __slots__ = (
@@ -278,7 +277,7 @@ class Properties:
 
     @classmethod
     def decode(cls, data: bytes) -> "Properties":
-        """Decode properties from wire form, flags first. Raises Malformed, also if octets follow them."""
+        """Decode properties, flags first. Raises Malformed, also if other bytes follow."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")
@@ -301,7 +300,7 @@ class Properties:
         return cls(**values)
 
     def encode(self) -> bytes:
-        """Encode to wire form, flags first. Raises ValueError or TypeError for a value that does not fit."""
+        """Encode properties, flags first. Raises ValueError or TypeError for an invalid value."""
         flags = 0
         parts = [b""]
         for name, flag, kind in FIELDS:
@@ -334,8 +333,9 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Unix milliseconds at which a message is due, by its checked header entries in [``at``, ``end``).
-    NOT_DELAYED if no header delays it; UNTOLD if the octets must first be decoded, or have a x-schedule.
+    """Return when a message is due, Unix ms, by its already checked header entries in [``at``, ``end``).
+
+    NOT_DELAYED if no header delays it. UNTOLD if the table must be decoded first, or has x-schedule.
     ``arrived_ms``: its arrival, Unix milliseconds.
     """
     delay_at = deliver_at = -1
@@ -365,9 +365,10 @@ def due_ms(p, at, end, arrived_ms):
 
 
 def negate(target, to, p, at, end):
-    """Copy the header entries in [``at``, ``end``) to ``target[to]``, with the values of the two delay
-    headers negated. The copy may be MOST_LONGER octets longer. Returns the offset behind it, or UNTOLD if
-    told() cannot read a value.
+    """Copy the header entries in [``at``, ``end``) to ``target[to]``, with the two delay headers negated.
+
+    The copy may be MOST_LONGER bytes longer. Returns the offset behind it, or UNTOLD if ``told()`` cannot
+    read a value.
     """
     delay_at = deliver_at = -1
     while at < end:
@@ -392,12 +393,12 @@ def negate(target, to, p, at, end):
 
 
 def is_key(p, at, key, length):
-    """Whether the table entry at ``at`` has this key of ``length`` octets."""
+    """Return whether the table entry at ``at`` has this key of ``length`` bytes."""
     return p[at] == length and octets.same(p, at + 1, key, 0, length)
 
 
 def is_told(p, at):
-    """Whether told() can read the value at ``at``: a timestamp, or an integer whose negative fits."""
+    """Whether ``told()`` can read the value at ``at``: a timestamp, or an integer whose negative fits."""
     if p[at] == fields.TIMESTAMP:
         return octets.be64(p, at + 1) <= LAST_DATE_S
     return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST

@@ -1,4 +1,5 @@
 """``gomq-py-ctl``: the operator's command line.
 
-Speaks the management API, or reads the data folder of a stopped broker. No other package imports this one.
+Sends requests to the management API, or reads the data folder of a stopped broker. No other package imports
+this one.
 """

@@ -1,4 +1,4 @@
-"""The entry of ``gomq-py-ctl`` and ``python -m gomq_py.ctl``."""
+"""The entry point of ``gomq-py-ctl`` and ``python -m gomq_py.ctl``."""
 import sys
 
 EXIT_INTERRUPTED = 130  # 128 and the signal's number, as in shells

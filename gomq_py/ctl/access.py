@@ -12,7 +12,7 @@ TAGS_HELP = "administrator, monitoring, policymaker, management, impersonator"
 
 
 def asked_password(given):
-    """The ``given`` password; if None, the operator's answer to a prompt, or the first line of a pipe."""
+    """Return ``given``. If it is None, ask the operator, or read the first line of a pipe."""
     if given is None and sys.stdin.isatty():
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     elif given is None:

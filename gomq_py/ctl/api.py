@@ -1,6 +1,6 @@
-"""API: sends requests to a broker's management API over TCP, TLS or a unix socket. Standard library alone.
+"""Sends requests to a broker's management API over TCP, TLS or a unix socket. Uses only the standard library.
 
-Knows no command. A failure is an APIError of one line that names the address, never the password.
+A failure is an APIError of one line, which has the address but never the password.
 """
 import base64
 import http.client
@@ -20,7 +20,7 @@ EXIT_REFUSED, EXIT_UNREACHABLE = 1, 2
 
 
 class APIError(Exception):
-    """The broker is unreachable or refuses. ``status`` is 0 if nothing answered."""
+    """The broker cannot be reached, or refuses. ``status`` is 0 without an answer."""
 
     def __init__(self, text, status=0):
         super().__init__(text)
@@ -28,7 +28,7 @@ class APIError(Exception):
 
     @property
     def exit_code(self):
-        """The command's exit code: 1 if the broker refused, 2 if no broker answered or the status was 503."""
+        """The command's exit code: 1 if the broker refused, 2 without an answer or with status 503."""
         return EXIT_UNREACHABLE if self.status in (0, 503) else EXIT_REFUSED
 
 
@@ -39,8 +39,8 @@ class API:
         self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
         authorities=None, certificate=None,
     ):
-        """``authorities``: a PEM file of the certificate authorities to trust, in place of the system's.
-        ``certificate``: (PEM file of the client's own, PEM file of its key or None), or None.
+        """``authorities``: a PEM file of the certificate authorities to trust instead of the system's.
+        ``certificate``: (PEM file of the client's certificate, PEM file of its key or None), or None.
         """
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
@@ -67,11 +67,11 @@ class API:
         return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
     def wait_at_most(self, timeout_s):
-        """Lower the time that each part of a request may take."""
+        """Lower the time in seconds that each part of a request may take."""
         self._timeout_s = min(self._timeout_s, timeout_s)
 
     def get(self, *path, **query):
-        """GET /api/PATH, whose parts ``path`` are encoded here; returns the decoded JSON. Raises APIError."""
+        """GET /api/PATH and return the decoded JSON. Encodes the parts of ``path``. Raises APIError."""
         return self.request("GET", path, query=query)
 
     def put(self, *path, body=None, headers=None):
@@ -84,7 +84,7 @@ class API:
         return self.request("DELETE", path, query=query, headers=headers)
 
     def request(self, verb, path, body=None, query=None, headers=None):
-        """Send one request; returns the decoded answer, None for an empty one. Raises APIError."""
+        """Send one request. Return the decoded answer, None if it is empty. Raises APIError."""
         if "" in path:
             # users/ is the list of all, connections/username/ the connection of that name
             raise APIError(f"a name is empty: {'/'.join(path)}")
@@ -108,7 +108,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether a broker other than gomq-py lacks this route, so that its 404 is not about a queue."""
+        """Whether the broker is not gomq-py and lacks this route, so that a 404 is not about a queue."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -117,7 +117,7 @@ class API:
             return False
 
     def text(self, path):
-        """GET a path outside /api, such as /metrics; returns the text. Raises APIError."""
+        """GET a path outside /api, such as /metrics, and return the text. Raises APIError."""
         status, octets = self._send("GET", self.prefix + path, None, {})
         if status >= 300:
             raise APIError(_reason(status, octets), status)
@@ -173,13 +173,11 @@ class API:
 
 
 def _no_passphrase():
-    """Raise, where the library would ask on the terminal."""
+    """Raise ValueError instead of a prompt for the key's passphrase."""
     raise ValueError("its key has a passphrase, which is not asked for: use a key without one")
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """An HTTP connection over a unix socket."""
-
     def __init__(self, path, timeout_s):
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
@@ -191,7 +189,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Raises APIError unless root, our user or the path's owner listens."""
+        """Raise APIError unless the listener is root, the current user or the path's owner."""
         # We send passwords.
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -211,13 +209,13 @@ def _user_name(number):
 
 
 def redacted(uri):
-    """A URI without its user and password."""
+    """Return a URI without its user and password."""
     scheme, separator, rest = uri.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _header(value):
-    """The value of an HTTP header: the text as octets, on one line."""
+    """Return a text as the value of an HTTP header: bytes without line breaks."""
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 
@@ -237,7 +235,7 @@ _COMPONENTS = {"federation-upstream": "federation upstream"}
 
 
 def _missing(path):
-    """The error text for a 404, which names the missing entity; the API itself only says "not found"."""
+    """Return the error text of a 404 with the name of the missing entity. The API says only "not found"."""
     first, *rest = path
     if first == "federation-links" and len(rest) > 2:
         return f"404: no federation link '{rest[2]}' in virtual host '{rest[1]}'"

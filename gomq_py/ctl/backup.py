@@ -1,4 +1,4 @@
-"""Commands that copy a running broker's data folder, and make a data folder of the copy."""
+"""Commands that copy a running broker's data folder, and make a data folder from a copy."""
 import time
 
 import click
@@ -47,7 +47,7 @@ def _told(manifest):
 
 
 class Figures:
-    """Shows how far a copy is; asks the broker now and then."""
+    """Shows the progress of a copy; asks the broker for it from time to time."""
 
     def __init__(self, api, progress):
         self._api, self._progress = api, progress

@@ -1,13 +1,14 @@
-"""Backup: copies the data folder of a running broker, and makes a data folder of such a copy.
+"""Copies the data folder of a running broker to a backup, and makes a data folder from a backup.
 
-A backup is a follower of the broker's (cluster.follower) that syncs once and leaves. Its folder has:
+The copying process is a follower of the broker (cluster.follower) that syncs once and disconnects. A backup
+has:
 
     data/           the data folder, which a sync replaces as a whole or not at all
     backup.json     the manifest, written last: {"version": 1, "schema_version", "gomq_version", "begun",
                     "finished", "bytes", "folders": [path], "files": {path: [size, BLAKE2b]}}
 
-The manifest tells a whole backup from half of one: restore checks each file against it. A later run that is
-cut off leaves the former backup whole, or files that do not fit the manifest, which restore refuses.
+A restore checks each file against the manifest, and so refuses an incomplete backup. A later backup to the
+same folder that is interrupted leaves either the former backup, or files that a restore refuses.
 """
 import contextlib
 import hashlib
@@ -43,7 +44,7 @@ LOOK_S, ATTEMPTS = 0.1, 3
 
 
 def prepare(folder):
-    """Make the folder of a backup, or check that it is one's. Raises FolderError, OSError."""
+    """Make a backup's folder, or check that a folder holds only a backup. Raises FolderError, OSError."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise FolderError(f"{folder} is not a folder")
     for parent in Path(os.path.realpath(folder)).parents:
@@ -57,11 +58,11 @@ def prepare(folder):
 
 
 def copy(folder, begin, progress):
-    """Copy the data folder of a running broker into the backup ``folder``; returns the manifest.
+    """Copy the data folder of a running broker into the backup ``folder``; return the manifest. May switch.
 
-    ``begin()`` returns the answer of POST /api/backup. ``progress(what, done, total)`` is called
-    now and then; bytes of the copy itself are None: the broker counts them. Raises FolderError,
-    OSError, and what the two raise. May switch.
+    ``begin()`` returns the answer of POST /api/backup. ``progress(what, done, total)`` is called from time to
+    time. While bytes are copied ``done`` and ``total`` are None: the broker counts them. Raises FolderError,
+    OSError, and errors of the two callbacks.
     """
     root, begun, files = os.path.join(folder, DATA), _now(), PlainFiles()
     with _held(root, files):
@@ -85,10 +86,10 @@ def copy(folder, begin, progress):
 
 
 def restore(folder, root, progress):
-    """Make a data folder at ``root``, which is missing or empty, of a backup; returns the manifest.
+    """Make a data folder at ``root`` from a backup; return the manifest. Raises FolderError, OSError.
 
-    ``progress``: see copy. Until all files are there and fit the manifest, ``root`` stays empty. Raises
-    FolderError, OSError.
+    ``root`` is missing or empty, and stays empty until all files are there and match the manifest.
+    ``progress`` is as in ``copy``.
     """
     manifest, source, files = read_manifest(folder), os.path.join(folder, DATA), PlainFiles()
     _check_empty(root)
@@ -112,7 +113,7 @@ def restore(folder, root, progress):
 
 
 def read_manifest(folder):
-    """The manifest of a backup. Raises FolderError if it has none, or one that cannot be used."""
+    """Return the manifest of a backup. Raises FolderError if it is missing or cannot be used."""
     path = os.path.join(folder, MANIFEST)
     try:
         with open(path, "rb") as file:
@@ -143,7 +144,7 @@ def _half(folder, reason):
 
 
 def _follow(follower, progress):
-    """Follow until one whole copy is on the disk. Raises FolderError. May switch."""
+    """Follow the broker until one complete copy is flushed. Raises FolderError. May switch."""
     attempts, error = 1, ""
     follower.start()
     try:
@@ -163,7 +164,7 @@ def _follow(follower, progress):
 
 @contextlib.contextmanager
 def _held(root, files):
-    """Hold a data folder that no broker serves. Raises FolderError, OSError."""
+    """Context manager: locks a data folder that no broker serves. Raises FolderError, OSError."""
     data_dir = DataDir(root, files)
     try:
         data_dir.follow()
@@ -178,7 +179,6 @@ def _held(root, files):
 
 
 def _manifest(root, begun, progress):
-    """Read the whole copy, and describe it."""
     found = sorted(listing(root, NOT_CONTENT))
     sizes = {path: os.path.getsize(path) for path, is_folder in found if not is_folder}
     total, done, files = sum(sizes.values()), 0, {}
@@ -193,8 +193,8 @@ def _manifest(root, begun, progress):
 
 
 def _copied(files, source, target):
-    """Return [size, BLAKE2b] of the file ``source``, after copying it to ``target``, or to None; blocks of
-    zeros take no room there.
+    """Return [size, BLAKE2b] of the file ``source``, after copying it to ``target`` unless that is None.
+    Blocks of zeros become holes in the copy.
     """
     digest, at = hashlib.blake2b(digest_size=DIGEST_OCTETS), 0
     with open(source, "rb") as file:
@@ -224,7 +224,7 @@ def _check_empty(root):
 
 
 def _check_names(source, manifest):
-    """Raise FolderError if the copy has other files than the manifest."""
+    """Raise FolderError unless the copy has exactly the files in the manifest."""
     found = {os.path.relpath(path, source) for path, _ in listing(source, NOT_CONTENT)}
     for name in sorted(found.symmetric_difference((*manifest["folders"], *manifest["files"]))):
         what = "is in it, but not in" if name in found else "is missing, but in"

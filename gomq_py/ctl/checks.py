@@ -1,4 +1,6 @@
-"""Commands for the data folder of a stopped broker, and doctor for a running broker and its machine."""
+"""Commands that check the data folder of a stopped broker; ``doctor`` checks a running broker and its
+machine.
+"""
 import sys
 from contextlib import contextmanager
 
@@ -18,7 +20,7 @@ EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
 
 @contextmanager
 def in_folder():
-    """Context manager: reports a FolderError in one line and exits with code 2."""
+    """Context manager: prints a FolderError as one line and exits with code 2."""
     from gomq_py.ctl.offline import FolderError
     try:
         yield

@@ -1,6 +1,4 @@
-"""Commands that show a cluster's nodes and make a node lead. The check of a node is in diagnostics, and
-commands that send one request are in simple.
-"""
+"""Commands that show a cluster's nodes and make a node the leader."""
 import time
 
 import click
@@ -19,7 +17,7 @@ COLUMNS = ("name", "role", "epoch", "state", "lag_bytes", "lag_seconds", "addres
 
 
 def figures_of(api):
-    """The answer to /api/cluster; of a broker that has no such path, as of one without followers."""
+    """Return the answer to /api/cluster. A broker without that route counts as a leader without followers."""
     try:
         return api.get("cluster")
     except APIError as error:
@@ -56,7 +54,6 @@ def cluster_status(session):
 
 
 def _nodes(figures):
-    """An elected cluster's nodes, in place of the leader alone."""
     found = {one["node"]: one["state"] for one in figures.get("nodes", [])}
     if not found:
         return {}
@@ -66,7 +63,6 @@ def _nodes(figures):
 
 
 def _elected(figures):
-    """What an elected cluster has besides."""
     members = figures.get("in_sync", [])
     return {
         "Leader": _named(figures, figures.get("leader_node") or ""),
@@ -84,7 +80,6 @@ def _elected(figures):
 
 
 def _named(figures, node):
-    """The name and address of a node, by its id."""
     for one in figures.get("nodes", []):
         if one["node"] == node and one["name"]:
             return f"{one['name']} ({one['address']})"

@@ -1,6 +1,6 @@
-"""Columns: tells which columns a list has, from the broker's own description of its API.
+"""Checks chosen columns of a list against the broker's own description of its API.
 
-Asked only where a chosen column is in no row: an optional field, such as a policy, or a mistyped one.
+The description is read only if no row has a chosen column: it may be an optional field or a mistyped one.
 """
 import json
 import re
@@ -14,7 +14,7 @@ _NAME = re.compile(r"{\w+}")
 
 
 def check(session, path, chosen, rows):
-    """Raises UsageError, which names the columns of the list at ``path``, if a chosen one is none of them."""
+    """Raise UsageError, with the valid names, if a chosen column is not a column of the list at ``path``."""
     missing = [column for column in chosen if not any(has(row, column) for row in rows)]
     if not missing:
         return
@@ -30,7 +30,7 @@ def check(session, path, chosen, rows):
 
 
 def _described(api, path):
-    """Return (schema of an element of the list at ``path``, schemas by name); None without a description."""
+    """Return (schema of the elements of the list at ``path``, schemas by name), or None if unknown."""
     try:
         document = json.loads(api.text("/docs/openapi.json"))
         paths = {_NAME.sub("{}", rule): methods for rule, methods in document["paths"].items()}
@@ -43,7 +43,7 @@ def _described(api, path):
 
 
 def _plain(schema, schemas):
-    """Yield the alternatives of a schema, without references."""
+    """Yield the alternatives of a schema, with references resolved."""
     if "$ref" in schema:
         schema = schemas[schema["$ref"].rpartition("/")[2]]
     if "anyOf" not in schema:
@@ -53,7 +53,7 @@ def _plain(schema, schemas):
 
 
 def _knows(schema, schemas, path):
-    """Whether objects of this schema may have the nested fields ``path``."""
+    """Return whether objects of this schema may have the nested field ``path``."""
     if not path:
         return True
     for one in _plain(schema, schemas):

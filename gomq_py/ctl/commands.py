@@ -20,7 +20,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """A command group whose options may also follow the command. Prints broker errors in one line."""
+    """A command group whose options may also follow the command. Prints broker errors as one line."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -74,7 +74,6 @@ class Group(click.Group):
 
 
 def _options(command, ctx):
-    """Return {name: Option} of a command; an option with several names has an entry for each."""
     return {
         name: one for one in command.get_params(ctx) if isinstance(one, click.Option)
         for name in (*one.opts, *one.secondary_opts)
@@ -82,9 +81,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """Return (name of the option in a word, or None; whether the word also has the value, as in
-    ``--vhost=x``).
-    """
+    """Return (name of the option in a word, or None; whether the word has its value too: ``--vhost=x``)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)
@@ -92,12 +89,11 @@ def _named(word):
 
 
 def _is_alone(option):
-    """Whether an option takes no value."""
     return option.is_flag or option.count
 
 
 def _first_plain(args, options):
-    """The index in ``args`` of the first word that is neither an option nor an option's value."""
+    """Return the index of the first word in ``args`` that is no option and no option's value."""
     at = 0
     while at < len(args) and args[at].startswith("-"):
         name, has_value = _named(args[at])
@@ -142,7 +138,7 @@ def ctl(context, **options):
 
 
 def command(name=None, **options):
-    """Decorator: makes a function a command; the function's first argument is the AdminSession."""
+    """Decorator: makes a function a command. The function's first argument is the AdminSession."""
     return lambda function: ctl.command(name, **options)(click.pass_obj(function))
 
 

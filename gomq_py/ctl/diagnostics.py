@@ -1,6 +1,6 @@
-"""Commands of rabbitmq-diagnostics: wait for a broker, name its listeners, and check it for an alarm system.
+"""Commands of rabbitmq-diagnostics: wait for a broker, show its listeners, and check it for monitoring.
 
-A check that fails ends with exit code 69, as there.
+A failed check ends with exit code 69, as rabbitmq-diagnostics does.
 """
 import socket
 import sys
@@ -49,7 +49,7 @@ CHECKS = {
 
 
 def _check(session, path, text):
-    """Send one request; say ``text``, or end the command with the reason."""
+    """Send one request. Print ``text``, or end the command with the reason if the check fails."""
     try:
         session.api.get(*path)
     except APIError as error:
@@ -102,7 +102,7 @@ def check_port_connectivity(session, address):
 
 
 def _reachable(address, api):
-    """The host to connect to for a listener's address; for one on all addresses, the host of the API."""
+    """Return the host to connect to for a listener's address. For a wildcard address: the host of the API."""
     if address not in ("", "0.0.0.0", "::"):
         return address
     return "localhost" if api.unix_path else api.host
@@ -143,7 +143,7 @@ def await_startup(session, timeout):
 
 
 def _reach(api):
-    """Raises APIError if no broker, leader or follower, answers. Its refusal of the login is an answer."""
+    """Raise APIError if no broker, leader or follower, answers. A refused login counts as an answer."""
     try:
         figures_of(api)
     except APIError as error:

@@ -1,7 +1,7 @@
-"""Doctor: reads a broker's problems, checks this machine, and says what to do.
+"""Reads a broker's problems, checks this machine, and yields findings with advice.
 
-A gomq-py finds its own problems (/api/doctor). For a broker without that route, RabbitMQ or an older gomq-py,
-this module finds them in the broker's lists. Prints nothing.
+A gomq-py finds its own problems (/api/doctor). For RabbitMQ or an older gomq-py, which lack that route, this
+module finds problems in the broker's lists.
 """
 import re
 import resource
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def examine(api, version):
-    """Yield findings about a broker, in no order. Raises APIError if the broker does not answer at all."""
+    """Yield findings about a broker, in no order. Raises APIError if the broker does not answer."""
     try:
         overview = api.get("overview")
     except APIError as error:
@@ -62,9 +62,7 @@ def examine(api, version):
 
 
 def _follower(api, refused):
-    """Yield findings about a follower, whose control socket answers nothing but /api/cluster. Raises
-    ``refused`` for any other broker.
-    """
+    """Yield findings about a follower, which answers only /api/cluster. Raises ``refused`` for others."""
     try:
         figures = api.get("cluster")
     except APIError:
@@ -89,9 +87,7 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Yield the findings of ``judge(answer)`` on the API's answer at a path or, if the request fails, a
-    finding that says so.
-    """
+    """Yield the findings of ``judge(answer)`` on the API's answer at a path, or one about its failure."""
     try:
         answer = api.get(path)
     except APIError as error:
@@ -101,7 +97,6 @@ def _optional(api, path, judge):
 
 
 def _certificates(api):
-    """Yield findings about certificates that, by the health check, have expired or soon will."""
     for days in (0, checks.CERTIFICATE_DAYS):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")

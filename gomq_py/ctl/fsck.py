@@ -1,8 +1,8 @@
-"""fsck: checks the data folder of a stopped broker, octet by octet, by the formats of its files.
+"""Checks the files in the data folder of a stopped broker, byte by byte. Never writes.
 
-Reads, never writes. A crash leaves traces that are no damage: a torn end, a record that was never flushed, a
-file whose head was never written. A folder is damaged if data that was flushed or sealed fails its check, or
-if a file is lost or lies in a wrong place.
+A crash leaves traces that are no damage: an incomplete record at a file's end, a record that was never
+flushed, a file without its head. A folder is damaged if flushed or sealed data fails its check, or if a file
+is lost or in a wrong place.
 """
 import contextlib
 import mmap
@@ -26,7 +26,7 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """What a check found. ``damage``, ``notes``: lists of (path, text); ``counts``: {kind: how many}."""
+    """Results of a check. ``damage``, ``notes``: lists of (path, text); ``counts``: {kind: number}."""
 
     def __init__(self, ended_in_order=False, listed=()):
         # True after an orderly stop; otherwise acks of deleted segments may be left
@@ -45,8 +45,8 @@ class Findings:
 
 
 def check_folder(root, progress=lambda what, done, total: None):
-    """Return Findings about a data folder. ``progress``: an output.Progress. Raises FolderError if it is not
-    one, or a broker uses it.
+    """Return Findings about a data folder. ``progress`` is an output.Progress. Raises FolderError if the
+    folder is no data folder, or a broker uses it.
     """
     with held_folder(root):
         last_end = last_end_of(root)
@@ -82,7 +82,7 @@ def check_folder(root, progress=lambda what, done, total: None):
 
 
 class _Owned:
-    """Knows which folders below queues/ belong to a queue, if the definitions can be read."""
+    """Tells which folders below queues/ belong to a queue, if the definitions can be read."""
 
     def __init__(self, root, are_lost):
         self._streams = self._folders = None
@@ -93,7 +93,7 @@ class _Owned:
                 self._folders, self._deleted = definitions.folders()
 
     def is_stream(self, folder, name):
-        """Whether the folder belongs to a stream, which has no acknowledgements."""
+        """Return whether the folder belongs to a stream, which has no acknowledgements."""
         if os.path.exists(os.path.join(folder, stream_offsets.NAME)):
             return True
         if self._streams is not None and name in self._folders:
@@ -101,7 +101,7 @@ class _Owned:
         return not any(inner.startswith(("acks.", "level.")) for inner in os.listdir(folder))
 
     def check(self, folder, name, findings):
-        """Report a folder whose queue is not in the definitions; do nothing if these cannot be read."""
+        """Report a folder whose queue is not in the definitions. Do nothing if these cannot be read."""
         if self._folders is None or name in self._folders:
             return
         if name.partition(".")[2] in self._deleted:
@@ -164,16 +164,14 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The first half of a queue's incarnation (an id), in hex, from its folder's name; "" if it has none."""
+    """Return the part of a queue's incarnation (an id, in hex) that its folder's name has, or ""."""
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Check the file with the positions of a stream's consumers. ``left``: the file's checksum at an orderly
-    stop, or None.
-    """
+    """Check a stream's file of consumer positions. ``left``: its checksum at an orderly stop, or None."""
     # A torn position is no damage: it was not flushed, and its consumer begins anew.
     is_there, content = os.path.exists(path), b""
     if is_there:
@@ -215,7 +213,7 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """Return the head of a segment's msgs file or, if damaged, its copy in the acks file; report damage. None
+    """Return a segment's head from the msgs file, or else from its copy in the acks file. Report damage. None
     if neither file has a head, or the head belongs to another segment.
     """
     path = pair["msgs"]
@@ -249,7 +247,7 @@ def _head_of(content, pair, number, incarnation, findings):
 
 
 def count_left(content, head, path):
-    """The number of messages of the msgs file at ``path`` that the acks file beside it does not ack."""
+    """Return the number of messages in the msgs file at ``path`` that its acks file does not acknowledge."""
     runs = record.Acks().runs
     twin = head.twin(head_format.ACKS_MAGIC)
     acks_path = os.path.join(os.path.dirname(path), os.path.basename(path).replace("msgs.", "acks.", 1))
@@ -301,7 +299,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """The record.Acks in a segment's acks file; empty if the file is missing. Reports damage."""
+    """Return the record.Acks in a segment's acks file, empty if the file is missing. Report damage."""
     path = pair.get("acks")
     if path is None:
         findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")

@@ -20,7 +20,6 @@ def _set(api, path, limits, check):
 
 
 def _clear(api, path, wanted="all"):
-    """Delete one limit or, for ``all``, each that is set."""
     there = [name for row in api.get(*path) for name in row["value"]] if wanted == "all" else [wanted]
     for name in there:
         api.delete(*path, name)

@@ -1,4 +1,6 @@
-"""Commands that define shovels and federation upstreams: lavinmqctl's flags, rabbitmqctl's parameters."""
+"""Commands that define shovels and federation upstreams, with lavinmqctl's flags and rabbitmqctl's
+parameters.
+"""
 import json
 
 import click
@@ -11,8 +13,6 @@ _ACK_MODES = click.Choice(["on-confirm", "on-publish", "no-ack"])
 
 
 class _JSON(click.ParamType):
-    """A click type for an option whose value is a JSON object."""
-
     name = "json"
 
     def convert(self, value, param, ctx):
@@ -26,8 +26,6 @@ class _JSON(click.ParamType):
 
 
 class _Messages(click.ParamType):
-    """A click type for src-delete-after: never, queue-length or a number of messages."""
-
     name = "never|queue-length|number"
 
     def convert(self, value, param, ctx):
@@ -112,7 +110,7 @@ def _add_command(name, takes, component, table, has, what):
 
 
 def _given(key, value):
-    """A parameter's value for ``key``. A URI given once becomes a text, several become a list."""
+    """Return the value of parameter ``key``. A single URI becomes a text, several become a list."""
     if key not in _URIS:
         return value
     return value[0] if len(value) == 1 else list(value)
@@ -123,7 +121,7 @@ def _variable(key):
 
 
 def _check_there(api, has, what):
-    """Raises APIError if the broker has no route ``has``, and so cannot run ``what``, such as a shovel."""
+    """Raise APIError if the broker lacks the route ``has``, and so cannot run ``what``, such as a shovel."""
     # A definition would be stored without effect.
     try:
         api.get(has)
@@ -153,7 +151,7 @@ def set_global_parameter(session, name, value):
 
 
 def _value(text):
-    """The body of a request that sets a parameter. Raises UsageError."""
+    """Return the body of a request that sets a parameter. Raises UsageError."""
     try:
         return {"value": json.loads(text, parse_constant=_refuse)}
     except (ValueError, RecursionError):

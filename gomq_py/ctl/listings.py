@@ -1,4 +1,4 @@
-"""Commands that print a list: lavinmqctl's commands and columns, and lists that lavinmqctl lacks."""
+"""Commands that print a list: lavinmqctl's commands and columns, and additional lists."""
 import click
 
 from gomq_py.ctl.columns import check

@@ -1,4 +1,4 @@
-"""Commands about messages: look at them, move, copy and replay them."""
+"""Commands that show, move, copy and replay messages."""
 import base64
 import os
 import sys
@@ -13,7 +13,6 @@ from gomq_py.ctl.topology import object_of
 
 
 def _filtering(function):
-    """Decorator: adds the options that select messages to a command."""
     for option in (
         click.option("--count", type=int, help="At most so many."),
         click.option("--exchange", help="Only those published to this exchange; * and ? stand for anything."),
@@ -104,9 +103,7 @@ def _move_command(verb, text):
 
 
 def _look_at(session, verb, queue, wanted):
-    """Return a function that returns how many messages have left the queue, or come to the destination of a
-    copy, and of how many.
-    """
+    """Return a function that returns (messages moved or copied so far, their expected number)."""
     place = session.vhost, queue
     if verb == "copy":
         place = wanted.get("destination_vhost", session.vhost), wanted["destination"]

@@ -1,8 +1,8 @@
-"""The command that moves a whole broker's content to this one while its clients go on: first definitions,
-then the messages of each queue by a shovel, and back again on request.
+"""The command that moves a whole broker's content to this one, while clients stay connected.
 
-Its shovels are parameters of this broker, named ``migrate: <queue>`` in each vhost: they run without this
-command, and each later run finds them.
+Moves first the definitions, then each queue's messages by a shovel, and back again on request. The shovels
+are parameters of this broker, named ``migrate: <queue>`` in each vhost. They run without this command, and a
+later run finds them again.
 """
 import sys
 import time
@@ -80,7 +80,7 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
 
 
 def _check_is_another(here, there):
-    """Raise APIError if both APIs are of one broker: its shovels would take from the queues they fill."""
+    """Raise APIError if both APIs are of one broker: its shovels would consume from the queues they fill."""
     try:
         identity = _identity(there)
     except APIError:
@@ -92,14 +92,14 @@ def _check_is_another(here, there):
 
 
 def _identity(api):
-    """The name of a broker's node, and a list of the ids of its cluster, at most one."""
+    """Return (the name of the broker's node, a list with the id of its cluster, if any)."""
     ids = [one["value"] for one in api.get("global-parameters") if one["name"] == CLUSTER_ID]
     return api.get("overview")["node"], ids
 
 
 def _without_acting(definitions):
-    """Return (definitions without shovels and upstreams, the parameters of these). They wait for --finish:
-    beside the old broker's they would take from its queues, too.
+    """Return (definitions without shovels and upstreams, the parameters of shovels and upstreams). Those wait
+    for --finish: at both brokers at once they would consume from the same queues.
     """
     parameters = definitions.get("parameters") or []
     held = [
@@ -140,8 +140,7 @@ def _key_of(entry):
 
 class Migration:
     """Moves queues between the brokers ``there`` and ``here`` (APIs), by shovels over ``uri_of(vhost)``.
-
-    ``back``: from here to there; also if an earlier run has made such shovels.
+    ``back``: from here to there. An earlier run's shovels to there mean ``back``, too.
     """
 
     def __init__(self, here, there, uri_of, back=False):
@@ -151,13 +150,10 @@ class Migration:
 
     @property
     def back(self):
-        """Whether messages are moved back."""
         return self._is_back_asked or any(map(_is_back, self._shovels().values()))
 
     def start(self):
-        """Create a shovel for each queue, and if messages move back each queue that is only here. Raises
-        APIError.
-        """
+        """Make a shovel for each queue. With ``back``, also make queues missing there. Raises APIError."""
         back = self._is_back_asked
         here, there = _queues(self._here), _queues(self._there)
         for (vhost, name), queue in (here if back else there).items():
@@ -173,7 +169,7 @@ class Migration:
             self._here.put("parameters", "shovel", vhost, PREFIX + name, body={"value": value})
 
     def _make_there(self, queue):
-        """Make a queue at the old broker. Returns whether it has taken it."""
+        """Create a queue at the old broker. Return whether the old broker accepted it."""
         vhost, name = queue["vhost"], queue["name"]
         body = {key: queue.get(key) for key in ("durable", "auto_delete", "arguments")}
         try:
@@ -184,9 +180,7 @@ class Migration:
         return True
 
     def rows(self):
-        """A dict for each queue where messages are taken from: its messages at both brokers, messages a
-        second, seconds left, and so on.
-        """
+        """A dict for each source queue: its messages at both brokers, messages per second, and more."""
         shovels, back = self._shovels(), self.back
         here, there = _queues(self._here), _queues(self._there)
         source, target = (here, there) if back else (there, here)
@@ -209,8 +203,8 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete shovels whose source is empty. Returns (rows() of queues that are not empty, rows() of those
-        that are not moved and have messages). Raises APIError.
+        """Delete shovels whose source is empty. Raises APIError. Returns (rows of queues that are not empty,
+        rows of queues that are not moved but have messages).
         """
         left, stay = [], []
         shovels = self._shovels()
@@ -231,12 +225,12 @@ class Migration:
 
 
 def _queues(api):
-    """Return {(vhost, name): queue} of a broker, without exclusive queues, which leave with their clients."""
+    """Return {(vhost, name): queue} of a broker, without exclusive queues, which end with their clients."""
     return {(one["vhost"], one["name"]): one for one in api.get("queues") if not one.get("exclusive")}
 
 
 def _why_not(queue):
-    """Why a queue's messages are not moved, or ""."""
+    """Return the reason why a queue's messages are not moved, or ""."""
     if STREAM in (queue.get("type"), (queue.get("arguments") or {}).get(QUEUE_TYPE)):
         return OF_A_STREAM
     if queue.get("auto_delete"):
@@ -249,15 +243,15 @@ def _is_back(shovel):
 
 
 def _left(waiting, rate):
-    """Seconds until a shovel's source is empty, as a text; "?" at less than one message a second."""
+    """Return the time until a shovel's source is empty, as a text; "?" below one message per second."""
     if not waiting:
         return "0 s"
     return f"{waiting / rate:.0f} s" if rate >= 1 else "?"
 
 
 def _with_login(amqp, there):
-    """Return a function(vhost) that returns the URI ``amqp`` for that vhost; a URI without a login gets the
-    login of ``there``. Raises BadParameter, whose text repeats nothing of the URI.
+    """Return a function(vhost) that returns the URI ``amqp`` for that vhost. A URI without a login gets the
+    login of ``there``. Raises BadParameter, whose text has no part of the URI.
     """
     try:
         parts = urlsplit(amqp)

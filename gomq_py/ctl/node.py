@@ -77,7 +77,7 @@ def set_disk_free_limit(session, limit):
 
 
 def _size(text):
-    """The octets of a size such as 2GB. Raises UsageError."""
+    """Return the number of bytes of a size such as 2GB. Raises UsageError."""
     try:
         size = MEMORY.parse(text)
         if isinstance(size, int):
@@ -108,7 +108,7 @@ def status(session):
 
 
 def _node(api):
-    """The node's figures; {} for a user without the tag monitoring, which the overview does not need."""
+    """Return the node's figures; {} for a user without the tag monitoring."""
     try:
         nodes = api.get("nodes")
     except APIError:
@@ -129,7 +129,7 @@ REPORT_OF_VHOST = (
 
 
 class _WithoutSecrets(Output):
-    """Prints asterisks in place of secrets also in arguments, which lists show as they were given."""
+    """Prints asterisks in place of secrets, even in arguments, which other lists show unchanged."""
 
     def rows(self, title, rows, columns):
         super().rows(title, secrets.shown(rows), columns)

@@ -1,7 +1,7 @@
-"""Offline: reads definitions from the logs in the data folder of a stopped broker.
+"""Reads definitions from the logs in the data folder of a stopped broker. Never writes.
 
-Reads, never writes; reports unreadable parts. The only module of ctl that knows how the broker stores
-definitions and users. Slow to import: commands import it when they run.
+Reports unreadable parts. No other module of ctl knows how the broker stores definitions and users. Slow to
+import, so commands import it when they run.
 """
 import contextlib
 import fcntl
@@ -26,12 +26,12 @@ _TOPIC_RIGHTS = ("write", "read")
 
 
 class FolderError(Exception):
-    """A data folder cannot be read; the error's text is one line for the operator."""
+    """A data folder cannot be read. The error's text is one line for the operator."""
 
 
 @contextlib.contextmanager
 def held_folder(root):
-    """Context manager: locks a folder. Raises FolderError if it is no data folder, or a broker holds it."""
+    """Context manager: locks a data folder. Raises FolderError if it is none, or a broker uses it."""
     if not os.path.isdir(root):
         raise FolderError(f"{root} is not a folder")
     try:
@@ -70,11 +70,8 @@ def _check_schema(root):
 
 
 class Definitions:
-    """Reads the definitions in a data folder. ``exported()`` has the form of a broker's export; ``problems``
-    are lines about unreadable parts.
-
-    ``kinds``: a broker.topology.kinds.Kinds, by default of all kinds. Raises FolderError if a log cannot be
-    read at all.
+    """Reads the definitions in a data folder. ``problems`` are lines about unreadable parts. ``kinds`` is a
+    broker.topology.kinds.Kinds, by default of all kinds. Raises FolderError if a log cannot be read at all.
     """
 
     def __init__(self, root, kinds=None):
@@ -112,7 +109,6 @@ class Definitions:
                 yield (vhost, *item)
 
     def stream_folders(self):
-        """The set of names of the folders that belong to streams."""
         return {
             f"{queue_id(vhost, name)}.{record['incarnation'][:8].hex()}"
             for vhost, name, record in self._each("queues")
@@ -120,8 +116,8 @@ class Definitions:
         }
 
     def folders(self):
-        """Return (names of the folders in use below queues/, as a set; names of deleted folders, as a set,
-        without the first part up to the dot).
+        """Return two sets of folders below queues/: (names of folders in use, ids of deleted folders). An id
+        is the part of a name behind the first dot.
         """
         owned = {
             (vhost, prefix + name): record["incarnation"]
@@ -135,9 +131,7 @@ class Definitions:
         )
 
     def exported(self):
-        """A dict ready for JSON, in the form of ``broker.topology.definitions.exported``; a data folder holds
-        no transient entities.
-        """
+        """A dict in the form of ``broker.topology.definitions.exported``, without transient entities."""
         parameters = [
             (vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")
         ]
@@ -183,7 +177,7 @@ class Definitions:
 
 
 def names_in_log(path):
-    """Return ({(vhost, queue)} that a log of definitions has named, {vhost}). Raises OSError, LogError."""
+    """Return ({(vhost, queue)}, {vhost}), all names in a log of definitions. Raises OSError, LogError."""
     names, vhosts = set(), set()
     with open(path, "rb") as file:
         scan = LogScan(path, file.read())
@@ -206,8 +200,6 @@ def _vhost(name, record):
 
 
 class _Users:
-    """Collects users and their rights from the records of the users' log."""
-
     def __init__(self):
         self._users = {}
 
@@ -244,7 +236,6 @@ class _Users:
                 user["topics"][where] = {key: record[key] for key in _TOPIC_RIGHTS}
 
     def exported(self):
-        """The lists of an export about users: users, permissions and topic permissions."""
         users = self._users.items()
         return {
             "users": [

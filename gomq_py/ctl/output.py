@@ -1,4 +1,4 @@
-"""Output: prints lists as aligned tables, tab separated lines or JSON to standard output."""
+"""Prints lists as aligned tables, tab separated lines or JSON to standard output."""
 import contextlib
 import json
 import sys
@@ -20,15 +20,15 @@ SHOWN_AFTER_S, LOOK_S = 1.0, 0.5
 
 
 class Output:
-    """Prints results. ``form``: table, text (tab separated) or json; ``quiet``: the data only."""
+    """Prints results. ``form``: table, text (tab separated) or json; ``quiet``: data only."""
 
     def __init__(self, form="table", quiet=False):
         self.form = form
         self.quiet = quiet
 
     def rows(self, title, rows, columns):
-        """Print a list of objects, only the ``columns``; a column ``a.b`` is the field b of the field a, a
-        column of RabbitMQ's name the field of FIELDS. Says if there are no objects.
+        """Print these columns of a list of objects, or say that the list is empty. The column ``a.b`` is the
+        field b in the field a. RabbitMQ's column names are translated by FIELDS.
         """
         if self.form == "json":
             self.json([{column: at(row, column) for column in columns} for row in rows])
@@ -40,7 +40,7 @@ class Output:
             click.echo(line)
 
     def lines(self, rows, columns):
-        """The lines of a table, with the names of the ``columns`` as the first."""
+        """Return the lines of a table; the first line has the names of the ``columns``."""
         table = [list(columns), *([shown(at(row, column)) for column in columns] for row in rows)]
         if self.form == "text":
             return ["\t".join(line) for line in table]
@@ -56,20 +56,18 @@ class Output:
             click.echo(f"{key}: {shown(value)}")
 
     def value(self, key, value):
-        """Print a key and its value; if quiet, only the value."""
         if self.quiet and self.form != "json":
             click.echo(shown(value))
         else:
             self.fields({key: value})
 
     def said(self, text):
-        """Print a sentence about a result; do nothing if ``form`` is json or ``quiet`` is set."""
+        """Print a sentence about a result, unless ``form`` is json or ``quiet`` is set."""
         if not self.quiet and self.form != "json":
             say(text, err=True)
 
     @staticmethod
     def json(value):
-        """Print a value as JSON; on a terminal, indent it."""
         indent = None if not sys.stdout.isatty() else 2
         text = json.dumps(value, indent=indent, ensure_ascii=False)
         try:
@@ -80,8 +78,8 @@ class Output:
 
 
 class Progress:
-    """A bar on standard error that shows how far a command is, once it takes longer than a second. A context
-    manager, within which it is called. Shows nothing if that is no terminal or ``out``, an Output, is quiet.
+    """A progress bar on standard error, for a command that takes longer than a second. A context manager, and
+    called within it. Shows nothing if standard error is no terminal or the Output ``out`` is quiet.
     """
 
     def __init__(self, out):
@@ -90,7 +88,7 @@ class Progress:
         self._bar, self._what = None, ""
 
     def __call__(self, what, done, total):
-        """Show that ``done`` of ``total`` is done of the step ``what``, such as "copying"."""
+        """Show that ``done`` of ``total`` is done in the step ``what``, such as "copying"."""
         if not self.is_shown or self._bar is None and time.monotonic() < self._shown_from_s:
             return
         if what != self._what:
@@ -101,7 +99,7 @@ class Progress:
         self._bar.update(max(0, min(done, self._bar.length) - self._bar.pos))
 
     def during(self, what, call, look):
-        """Return ``call()``, one long request, made in a thread; meanwhile show ``look()``, (done, total)."""
+        """Return ``call()``, a long request run in a thread. Meanwhile show ``look()``, (done, total)."""
         if not self.is_shown:
             return call()
         with ThreadPoolExecutor(1) as pool:
@@ -124,12 +122,11 @@ class Progress:
 
 
 def path_of(column):
-    """The names of the nested fields that a column means, as a list."""
+    """Return the names of the nested fields that a column means, as a list."""
     return FIELDS.get(column, column).split(".")
 
 
 def has(row, column):
-    """Whether ``row``, nested dicts, has the field ``column``, such as ``a.b``."""
     return at(row, column, _NOTHING) is not _NOTHING
 
 
@@ -143,12 +140,12 @@ def at(row, column, default=None):
 
 
 def say(text, err=False):
-    """Print one line, with escapes for control characters, to standard output or to standard error."""
+    """Print one line to standard output or, with ``err``, standard error. Control characters are escaped."""
     click.echo(shown(text), err=err)
 
 
 def shown(value):
-    """A value as text of one cell, with escapes for control characters, which could trick a terminal."""
+    """Return a value as text. Control characters, which could trick a terminal, are escaped."""
     if value is None:
         text = ""
     elif isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""Recover: replaces lost files of a data folder, names the queues of folders in set-aside/, and gives their
-messages to a queue.
+"""Replaces lost files of a data folder, and gives the messages of folders in set-aside/ to a queue.
 
-Writes only into the folder of a stopped broker, and never over readable data.
+The broker moves folders without a queue to set-aside/. Writes only into the folder of a stopped broker, and
+never over readable data.
 """
 import contextlib
 import os
@@ -40,9 +40,8 @@ _MAGIC = {"msgs": head_format.MSGS_MAGIC, "acks": head_format.ACKS_MAGIC}
 
 
 def recover_users(root, name, password):
-    """Write new ``users`` with one administrator, who has all rights in every vhost of the definitions.
-
-    Raises FolderError if the file has users, the folder is no data folder, or the name is invalid.
+    """Write a new file ``users`` with one administrator, who has all rights in every vhost. Raises
+    FolderError if the old file has users, the folder is no data folder, or the name is invalid.
     """
     try:
         check_user_name(name)
@@ -63,9 +62,8 @@ def recover_users(root, name, password):
 
 
 def recover_definitions(root):
-    """Write new ``definitions`` with the vhost ``/``: the next boot sets the messages of all queues aside.
-
-    Raises FolderError if the file has definitions, or the folder is no data folder.
+    """Write a new file ``definitions`` with the vhost ``/``. The next start sets the messages of all queues
+    aside. Raises FolderError if the old file has definitions, or the folder is no data folder.
     """
     with held_folder(root):
         path = _lost_log(root, DEFINITIONS, "it is left as it is")
@@ -74,8 +72,8 @@ def recover_definitions(root):
 
 
 def recover_queue(root, folder, vhost, queue):
-    """Give the messages of a folder in set-aside/ to a new queue: move the folder below queues/, and add the
-    queue to the definitions. Returns the queue's arguments, a dict. Raises FolderError.
+    """Give the messages of a folder in set-aside/ to a new queue. Return the queue's arguments, a dict. Moves
+    the folder below queues/, and adds the queue to the definitions. Raises FolderError.
     """
     with held_folder(root):
         source = os.path.join(root, SET_ASIDE, folder)
@@ -101,8 +99,10 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def lend(folder, root, user, password):
-    """Copy a folder of set-aside/ into the new data folder ``root``, of a broker with this user, whose queue
-    RECOVERED then has the messages. Returns the queue's arguments, a dict. Raises FolderError, OSError.
+    """Copy a folder of set-aside/ into a new data folder ``root``. Return the queue's arguments, a dict.
+
+    A broker started on ``root`` has this user, and the messages in the queue RECOVERED. Raises FolderError,
+    OSError.
     """
     folder = os.path.abspath(folder)
     if not os.path.isdir(folder):
@@ -119,21 +119,21 @@ def lend(folder, root, user, password):
 
 
 def count_in(folder):
-    """The number of messages in a folder of set-aside/ that are not acknowledged, also of expired ones."""
+    """Return the number of unacknowledged messages in a folder of set-aside/, including expired ones."""
     return _content_of(folder)[0]
 
 
 def is_stream(arguments):
-    """Whether a queue with these arguments is a stream."""
     return arguments.get(QUEUE_TYPE) == STREAM
 
 
 def list_set_aside(root):
-    """Return a dict for each folder in set-aside/ of a data folder, whose broker may run: its name, the vhost
-    and the name of its queue, or None where nothing there names it, and the number of its messages.
+    """Return a dict for each folder in set-aside/: its name, the vhost and name of its queue, and its message
+    count.
 
-    A folder's name begins with a digest of both: names are looked for in the definitions, also in those set
-    aside, and in the routing keys of messages sent to the default exchange.
+    The broker may run. A folder's name begins with a digest of vhost and queue name. Candidates are names in
+    the definitions, even in those set aside, and routing keys of messages for the default exchange. Without a
+    match, the vhost and name are None.
     """
     kept = os.path.join(root, SET_ASIDE)
     found = sorted(os.listdir(kept)) if os.path.isdir(kept) else []
@@ -162,9 +162,7 @@ def _set_aside(folder, ids, vhosts):
 
 
 def _content_of(folder):
-    """Return (the number of messages in a folder that are not acknowledged, a Counter of the routing keys of
-    those sent to the default exchange).
-    """
+    """Return (unacknowledged messages in a folder, Counter of routing keys for the default exchange)."""
     count, keys = 0, Counter()
     for inner, _, names in os.walk(folder):
         for path in (os.path.join(inner, name) for name in names if name.startswith("msgs.")):
@@ -186,7 +184,7 @@ def _content_of(folder):
 
 
 def _lost_log(root, name, otherwise):
-    """Move an unreadable log that has content to set-aside/. Returns the path where it was. Raises
+    """Move an unreadable log that has content to set-aside/. Return the path where it was. Raises
     FolderError, with the advice ``otherwise``, if the log can be read.
     """
     path = os.path.join(root, name)
@@ -207,8 +205,7 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """Return (queue arguments that fit the files in a folder, the queue's incarnation). Raises FolderError.
-    """
+    """Return (queue arguments that match a folder's files, the queue's incarnation). Raises FolderError."""
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

@@ -1,6 +1,6 @@
-"""Admin session: gives a command its API, output and virtual host, and offers a shell names for arguments.
+"""Makes a command's session (API, output, virtual host), and completes names in a shell.
 
-Shell completion hides its errors, never waits long, and offers no name that a shell would misread.
+Completion hides its errors, never waits long, and offers no name that a shell would misread.
 """
 import math
 import os
@@ -24,13 +24,12 @@ _PAGED = ("queues", "exchanges", "connections")
 
 
 class Seconds(click.FloatRange):
-    """A duration of an option: a year at most, since sockets and sleeps refuse an endless one."""
+    """The type of an option in seconds: a year at most, because sockets and sleeps refuse infinity."""
 
     def __init__(self, min_open=False):
         super().__init__(0, 366 * 86400, min_open=min_open)
 
     def convert(self, value, param, ctx):
-        """Return the number. Fails with a usage error."""
         seconds = super().convert(value, param, ctx)
         if math.isnan(seconds):  # which is in every range
             self.fail(f"{value!r} is not a number of seconds.", param, ctx)
@@ -39,7 +38,7 @@ class Seconds(click.FloatRange):
 
 @dataclass
 class AdminSession:
-    """What each command gets: the ``api``, the output ``out`` and the virtual host."""
+    """The first argument of each command: the ``api``, the output ``out`` and the virtual host."""
 
     connect: Callable[[], API]
     """Finds the control socket or the address anew; raises APIError. Commands for folders never call it."""
@@ -48,12 +47,12 @@ class AdminSession:
 
     @cached_property
     def api(self):
-        """The API that the options of the command group mean. Raises APIError."""
+        """The API that the options of the command group specify. Raises APIError."""
         return self.connect()
 
     @property
     def answered_at(self):
-        """The address of the API, if it has answered this command; else ""."""
+        """The address of the API if it has answered this command, otherwise ""."""
         return self.api.address if "api" in vars(self) and self.api.has_answered else ""
 
 
@@ -62,7 +61,7 @@ def make_session(
     control_unix_path=control.AUTO, insecure=False, cacert=None, cert=None, key=None, vhost="/", form="table",
     quiet=False, node=None, timeout_s=TIMEOUT_S,
 ):
-    """Make the AdminSession for the options of the command group. Raises APIError."""
+    """Return the AdminSession for the options of the command group. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
     if key and not cert:
@@ -82,8 +81,8 @@ def make_session(
 
 
 def _control_socket(given):
-    """The path of the control socket: ``given`` or, by default, that of this machine's broker; "" if there is
-    none. Raises APIError.
+    """Return the path of the control socket, or "" if there is none. Raises APIError. ``given`` is a path, ""
+    for none, or control.AUTO for the socket of this machine's broker.
     """
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
@@ -98,8 +97,8 @@ def _control_socket(given):
 
 
 def names(*path, per_vhost=True, field="name"):
-    """Return a function for click's ``shell_complete``, which offers the ``field`` of each item in the API's
-    list at ``path``. ``per_vhost``: only items of the session's vhost.
+    """Return a function for click's ``shell_complete`` that offers names from the API's list at ``path``. A
+    name is the ``field`` of an item. ``per_vhost``: only items of the session's vhost.
     """
 
     def complete(context, _parameter, incomplete):
@@ -149,5 +148,5 @@ OF_ARGUMENT = {
 
 
 def argument(name, **options):
-    """A click argument, whose values a shell can complete if OF_ARGUMENT has the argument's name."""
+    """Return a click argument. A shell completes its values if OF_ARGUMENT has its name."""
     return click.argument(name, shell_complete=OF_ARGUMENT.get(name), **options)

@@ -1,4 +1,4 @@
-"""Commands for the folders in set-aside/: list them, and give the messages of one to a queue."""
+"""Commands that list the folders in set-aside/, and give the messages of a folder to a queue."""
 import os
 import secrets
 import tempfile
@@ -70,7 +70,7 @@ def recover(session, folder, queue):
 
 
 def _check_room(target, source):
-    """Raise APIError if the length limits of the queue ``target`` keep fewer messages than ``source`` has."""
+    """Raise APIError if the length limits of the queue ``target`` leave too little room for ``source``."""
     policy = target.get("effective_policy_definition") or {}
     for limit in LIMITS:
         field, unit = _LIMITED.get(limit.setting, ("", ""))
@@ -86,8 +86,8 @@ def _check_room(target, source):
 
 
 def _move(session, source, name, queue, left, total, progress):
-    """Have a shovel move ``total`` messages, until ``left()`` is 0: it does not get those that expire or are
-    damaged. Returns how many the queue has taken. Raises APIError.
+    """Move ``total`` messages by a shovel, until ``left()`` is 0. Return how many arrived. Raises APIError.
+    The shovel does not get expired and damaged messages.
     """
     api, vhost = session.api, session.vhost
     api.put("parameters", "shovel", vhost, name, body={"value": {

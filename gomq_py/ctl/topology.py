@@ -46,7 +46,7 @@ def restart_vhost(session):
 
 
 def object_of(text, what):
-    """Parse a JSON object from the command line; errors call it ``what``. Raises click.BadParameter."""
+    """Parse a JSON object from the command line. Raises click.BadParameter, which calls it ``what``."""
     try:
         value = json.loads(text)
         # 1e400 is read as infinity, which is no JSON for the broker
@@ -74,7 +74,7 @@ _FLAGS = [(row.argument, row.flag) for row in ARGUMENTS.values() if row.flag is 
 
 
 def _with_flags(function):
-    """Decorator: gives a command the options in _FLAGS, which it gets as ``flags``."""
+    """Decorator: gives a command the options in _FLAGS, as its argument ``flags``."""
     for _, flag in reversed(_FLAGS):
         function = click.option(
             flag.name, type=flag.kind, is_flag=flag.kind is None, default=None, help=flag.help)(function)

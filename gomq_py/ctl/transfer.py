@@ -1,4 +1,4 @@
-"""Commands that export and import definitions, with a dry run that shows the difference."""
+"""Commands that export and import definitions. A dry run shows the difference."""
 import functools
 import json
 import os
@@ -32,7 +32,7 @@ def export_definitions(session, file, only_vhost):
 
 
 def write_definitions(definitions, path):
-    """Write definitions as indented JSON, to a file with mode 0600; ``-`` is standard output."""
+    """Write definitions as indented JSON to a file with mode 0600; ``-`` means standard output."""
     with click.open_file(path, "w") if path == "-" else open(
         path, "w", encoding="utf-8", opener=_open_private
     ) as file:
@@ -61,9 +61,7 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Decorator: gives a command options for another broker, and its API. ``place`` names that broker in the
-    help.
-    """
+    """Decorator: gives a command options for another broker (``place`` in the help), and its API."""
 
     def decorate(function):
         @click.option("--from", "source", required=True, metavar="URI",
@@ -110,7 +108,7 @@ def definitions_of(other):
 
 
 def _add_internal(exchanges, other):
-    """Add the internal exchanges, which RabbitMQ leaves out, although it exports their bindings."""
+    """Add the internal exchanges, which RabbitMQ leaves out of an export that has their bindings."""
     if not isinstance(exchanges, list):
         return
     known = {(entry.get("vhost"), entry.get("name")) for entry in exchanges}
@@ -122,7 +120,7 @@ def _add_internal(exchanges, other):
 
 
 def _look_at(session, definitions):
-    """Return a function that returns how many exchanges and queues have come, and how many come."""
+    """Return a function that returns (exchanges and queues imported so far, their expected number)."""
     def count():
         totals = session.api.get("overview")["object_totals"]
         return sum(totals[kind] for kind in COUNTED)
@@ -132,10 +130,10 @@ def _look_at(session, definitions):
 
 
 def bring_in(session, definitions, dry_run, where, leaves=True):
-    """Import definitions and print a report; in a dry run, only print what would change. Raises APIError.
+    """Import definitions and print a report. A dry run only prints the changes. Raises APIError.
 
-    ``where``: (vhost,), or () for the whole broker. ``leaves``: end the command with exit code 1 if an entry
-    is refused.
+    ``where``: (vhost,), or () for the whole broker. ``leaves``: end the command with exit code 1 if the
+    broker refuses an entry.
     """
     if not isinstance(definitions, dict):
         raise APIError("definitions should be an object", 400)

@@ -1,4 +1,4 @@
-"""The command watch: a live table of queues, as top is one of processes."""
+"""The command watch: a live table of queues, like ``top`` for processes."""
 import contextlib
 import shutil
 import sys
@@ -58,7 +58,6 @@ def _watch(session, sort, interval, count):
 
 
 def _rows(session, sort, most):
-    """The first queues in the order of a column, as rows with COLUMNS."""
     page = session.api.get(
         "queues", session.vhost, page=1, page_size=most, sort=COLUMNS[sort],
         sort_reverse=str(sort != "name").lower(), columns=",".join(COLUMNS.values()))
@@ -66,12 +65,10 @@ def _rows(session, sort, most):
 
 
 def _rounded(value):
-    """A rate with one decimal; any other value as it is."""
     return round(value, 1) if isinstance(value, float) else value
 
 
 def _head(api):
-    """One line about the broker as a whole."""
     overview = api.get("overview")
     totals, rates = overview["queue_totals"], overview["message_stats"]
     try:

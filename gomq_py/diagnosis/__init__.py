@@ -1,3 +1,1 @@
-"""Diagnosis: finds problems of a broker, and what an import of definitions would change, for the HTTP API and
-gomq-py-ctl.
-"""
+"""Finds problems of a broker and the effects of an import, for the HTTP API and gomq-py-ctl."""

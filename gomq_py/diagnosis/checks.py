@@ -1,6 +1,6 @@
-"""Checks: find present and coming problems of a broker, each with a remedy.
+"""Finds present and coming problems of a broker, each with a remedy.
 
-Judges figures that callers pass; calls no broker, and prints nothing.
+Judges figures that callers pass; calls no broker.
 """
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ GROWN_MESSAGES, GROWN_PART = 1000, 0.05
 
 
 class Finding(NamedTuple):
-    """One problem found. ``level``: WARNING or BAD; ``kind``, ``vhost`` and ``name`` identify the object with
-    the problem; ``subject``, its name, and ``text`` together make a sentence; ``remedy`` says what to do.
+    """One problem found. ``level``: WARNING or BAD. ``kind``, ``vhost`` and ``name`` identify the object.
+    ``subject``, the object's name, and ``text`` together make a sentence. ``remedy`` says what to do.
     """
 
     level: str
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def of_node(node):
-    """Yield the Findings about a node. ``node``: its object from /api/nodes, a dict."""
+    """Yield the Findings about a node. ``node`` is a dict from /api/nodes."""
     name = node.get("name", "node")
 
     def found(level, text, remedy=""):
@@ -73,7 +73,7 @@ def of_node(node):
 
 
 def of_certificate(days):
-    """A Finding if a certificate expires within CERTIFICATE_DAYS, or has expired (0 ``days``), else None."""
+    """A Finding if a certificate has at most CERTIFICATE_DAYS left, otherwise None. 0 days: expired."""
     if days > CERTIFICATE_DAYS:
         return None
     level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
@@ -84,7 +84,7 @@ def of_certificate(days):
 
 
 def of_flushes(mean_s):
-    """A Finding if flushes to the disk are slow, else None; ``mean_s``: mean seconds that a flush takes."""
+    """Return a Finding if flushes are slow, otherwise None. ``mean_s``: mean seconds of a flush."""
     if mean_s <= SLOW_SYNC_S:
         return None
     return Finding(
@@ -93,7 +93,7 @@ def of_flushes(mean_s):
 
 
 def of_loop(lag_s):
-    """A Finding if the event loop lags too much, else None; ``lag_s``: its lag in seconds."""
+    """A Finding if the event loop is too late, otherwise None. ``lag_s``: its latency in seconds."""
     if lag_s <= SLOW_LOOP_S:
         return None
     return Finding(
@@ -102,7 +102,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """The Finding for a closed store that belongs to a vhost but to no queue."""
+    """Return the Finding for a closed store that belongs to a vhost but to no queue."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",
@@ -110,8 +110,8 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept, paths=()):
-    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator, of which
-    ``paths`` are known.
+    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator. ``paths`` are
+    the kept files, as far as known.
     """
     if damaged:
         yield Finding(
@@ -127,7 +127,7 @@ def of_damage(damaged, kept, paths=()):
 
 
 def of_blocked(count):
-    """A Finding if an alarm blocks connections, else None; ``count``: number of blocked connections."""
+    """Return a Finding if an alarm blocks connections, otherwise None. ``count``: blocked connections."""
     if not count:
         return None
     return Finding(
@@ -136,7 +136,7 @@ def of_blocked(count):
 
 
 def of_link(kind, vhost, name, state, error):
-    """A Finding if a shovel or federation link (``kind``) does not run, by its ``state``; otherwise None."""
+    """Return a Finding if a shovel or federation link (``kind``) does not run, otherwise None."""
     if state not in ("error", "terminated", "stopped"):
         return None
     return Finding(
@@ -145,7 +145,7 @@ def of_link(kind, vhost, name, state, error):
 
 
 class QueueChecks:
-    """Judges the queues of one virtual host, or of a whole broker if ``vhost`` is None: call the ``look``
+    """Judges the queues of one virtual host, or of a whole broker if ``vhost`` is None. Call the ``look``
     methods for each queue, then ``findings``.
     """
 
@@ -165,7 +165,6 @@ class QueueChecks:
                 self._idle = ready_count, name
 
     def look_at_growth(self, name, ready_count, before, seconds):
-        """Judge a queue that has grown from ``before`` to ``ready_count`` messages in ``seconds``."""
         grown = ready_count - before
         if grown > max(GROWN_MESSAGES, GROWN_PART * before):
             self._add(
@@ -174,14 +173,13 @@ class QueueChecks:
                 "add consumers, or find out why the consumers are slow")
 
     def look_at_age(self, name, unacked_s):
-        """Judge a queue whose oldest unacknowledged message is ``unacked_s`` seconds old."""
         if unacked_s > OLD_UNACKED_S:
             self._add(
                 "old", WARNING, name, f"a message is unacknowledged since {int(unacked_s)} s",
                 "its consumer may hang: give the message back or close the channel")
 
     def look_at_aside(self, name, count, reasons):
-        """Judge a queue by its set-aside (unusable) messages: their number and reasons."""
+        """Judge a queue by the number of messages that could not be moved, and the reasons."""
         if count:
             why = ", ".join(sorted(map(str, reasons))[:MANY])
             self._add(
@@ -189,7 +187,7 @@ class QueueChecks:
                 "mend the reason: they are tried again at the next start")
 
     def findings(self):
-        """Yield all Findings, at most MANY of each kind, and one with the number of the others."""
+        """Yield all Findings: at most MANY of each kind, then one with the number of the others."""
         for rows in self._by_kind.values():
             yield from rows[:MANY]
             if len(rows) > MANY:

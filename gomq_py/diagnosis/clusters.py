@@ -1,6 +1,6 @@
-"""Clusters: judges the answer to /api/cluster: which node must not stop now, and what is wrong.
+"""Judges the answer to /api/cluster: which node must not stop now, and what is wrong.
 
-Callers pass the figures, of a broker without followers, too. Does no I/O.
+Callers pass the answer, which a broker without followers has, too.
 """
 from gomq_py.diagnosis.checks import BAD, WARNING, Finding
 
@@ -11,7 +11,7 @@ DISCONNECTED = "disconnected"
 
 
 def why_critical(figures):
-    """Why confirms, or the whole service, would stop with this node, or "": it may be stopped."""
+    """Return why confirms or the whole service would stop with this node; "" if it may be stopped."""
     members, node = figures.get("in_sync") or [], figures.get("node_id")
     nodes = figures.get("nodes") or ()
     if not figures.get("elects") or len(nodes) == 1 or nodes and node not in members:
@@ -30,7 +30,7 @@ def why_critical(figures):
 
 
 def why_not_in_sync(figures):
-    """Why this node, of an elected cluster, fails the in-sync check, or ""."""
+    """Return why this node of an elected cluster fails the in-sync check, or ""."""
     if not figures.get("elects"):
         return ""
     if figures.get("node_id") not in (figures.get("in_sync") or ()):
@@ -100,5 +100,5 @@ def _found(level, subject, text, remedy):
 
 
 def _name(node):
-    """Name and address: nodes of one machine have one name."""
+    """Return a node's name and address: nodes on one machine have the same name."""
     return f"{node['name']} ({node['address']})" if node["name"] else node["node"]

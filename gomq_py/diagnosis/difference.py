@@ -1,6 +1,6 @@
-"""Difference: lists what an import of definitions would create, change, ignore or refuse.
+"""Lists what an import of definitions would create, change, ignore or refuse.
 
-Compares two exports of definitions and returns rows for the operator; calls no broker.
+Compares two exports of definitions and yields rows for the operator; calls no broker.
 """
 from gomq_py.global_names import NOT_IMPORTED
 
@@ -30,12 +30,12 @@ NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
 class Difference:
-    """Compares two exports of definitions: ``here``, the broker's, and ``there``, the export to import.
-    ``exchange_types``: the exchange types of this broker, or None if unknown.
+    """Compares the broker's definitions, ``here``, with an export to import, ``there``. ``exchange_types``:
+    the exchange types of this broker, or None if unknown.
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
-        """``paced(entries)`` iterates with pauses; ``is_whole`` is False for exports of a single vhost."""
+        """``paced(entries)`` iterates with pauses. ``is_whole``: False for exports of a single vhost."""
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
@@ -49,8 +49,7 @@ class Difference:
             for entry in side.get("parameters") or ())
 
     def rows(self):
-        """Yield {action, kind, vhost, name, note} for each entry of ``there``, by what an import would do
-        with it:
+        """Yield {action, kind, vhost, name, note} for entries of ``there``. The action of an import is:
 
             new          create it
             differs      replace or keep a different entry
@@ -58,7 +57,7 @@ class Difference:
             refused      reject it
             same         change nothing, but a note says what the entry becomes here
 
-        Left out: other equal entries, and entries only in ``here``, because an import deletes nothing.
+        Other equal entries are left out. So are entries only in ``here``, because an import deletes nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()
@@ -104,8 +103,7 @@ class Difference:
             }
 
     def _acts(self, kind, entry):
-        """Whether a parameter or policy has the broker act by itself; for policies, if there are upstreams.
-        """
+        """Return whether an entry, a parameter or policy, makes the broker act by itself."""
         if kind == "policies":
             return self._has_upstreams and not set(ACTING).isdisjoint(entry.get("definition") or {})
         return kind == "parameters" and entry.get("component") in ACTING
@@ -125,7 +123,6 @@ class Difference:
 
 
 def _is_there_anyway(kind, entry):
-    """Whether every broker has this entry from the start: amq.* exchanges and default bindings."""
     if kind == "exchanges":
         return not entry.get("name") or entry["name"].startswith("amq.")
     return kind == "bindings" and not entry.get("source")
@@ -144,7 +141,7 @@ def _name(kind, entry):
 
 
 def _changed(mine, theirs):
-    """Names of the fields that differ between two entries; tags, a text or a list, are compared as sets."""
+    """Return the names of fields that differ between two entries. Tags (text or list) compare as sets."""
     return [field for field, value in theirs.items()
             if field in mine and field not in _NOT_COMPARED
             and _plain(field, mine[field]) != _plain(field, value)]

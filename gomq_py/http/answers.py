@@ -1,7 +1,7 @@
-"""Answers: builds JSON answers and reads JSON requests, in slices, so that ten thousand queues do not delay a
-message. Cuts answers to the query's ``columns`` and checks fields of bodies.
+"""Builds JSON answers and reads JSON requests of the management API.
 
-The module ``paging`` sorts and pages lists.
+Long bodies are processed in slices, so that other greenlets run in between: an answer about ten thousand
+queues delays no message. The module ``paging`` sorts and pages lists.
 """
 from collections import deque
 
@@ -38,8 +38,8 @@ def node():
 
 
 def json_answer(value, status=200):
-    """A JSON response; the answer to a GET is cut to the query's columns. Octets that are no UTF-8 become
-    replacement characters, so callers encode message bodies first.
+    """Return a JSON response. The answer to a GET has only the fields in the query's ``columns``. Bytes that
+    are not UTF-8 become replacement characters, so callers encode message bodies first.
     """
     paths = paths_in(request.args) if request.method == "GET" and status == 200 else None
     if paths is not None:
@@ -48,7 +48,7 @@ def json_answer(value, status=200):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """A response from a list of bytes objects, sent in slices: many megabytes at once would stop the loop."""
+    """A response from a list of bytes objects, sent in slices so that other greenlets run in between."""
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -73,7 +73,7 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """A response of a JSON array, sent in slices. A GET gets only the query's columns. May switch."""
+    """Return a JSON array, sent in slices. For a GET, only with the query's ``columns``. May switch."""
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
         [b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"]
@@ -81,7 +81,7 @@ def paced_list(values):
 
 
 def no_content(status=204, location=None):
-    """A response without a body."""
+    """Return a response without a body."""
     response = Response(status=status)
     del response.headers["Content-Type"]  # there is no body; clients parse a body by its type
     if location is not None:
@@ -90,7 +90,7 @@ def no_content(status=204, location=None):
 
 
 def sliced(objects, build):
-    """A list of the results of ``build(object)`` that are not None, built in slices. May switch."""
+    """Return a list of the results of ``build(object)``, without None. Works in slices. May switch."""
     built = []
     for one in paced(objects):
         value = build(one)
@@ -100,8 +100,8 @@ def sliced(objects, build):
 
 
 def body(required=()):
-    """Return the request's JSON object. Raises TooLarge, UnsupportedType, and BadRequest, whose text names
-    all missing ``required`` keys as RabbitMQ's does.
+    """Return the request's JSON object. Raises TooLarge, UnsupportedType, BadRequest. If ``required`` keys
+    are missing, the text of BadRequest names all of them, as RabbitMQ's does.
     """
     value = g.pop("parsed", None)
     if value is None:
@@ -128,22 +128,22 @@ def body(required=()):
 
 
 def check_required(value, keys):
-    """Raises BadRequest, whose text names the missing ``keys`` in this order."""
+    """Raise BadRequest if any of ``keys`` is missing. The text names the missing keys in this order."""
     missing = [key for key in keys if key not in value]
     if missing:
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
 
 
 def check_node(wanted):
-    """Raises BadRequest if the field ``node`` of a request's body (``wanted``) names another node."""
+    """Raise BadRequest if the body ``wanted`` has a field ``node`` with the name of another node."""
     wanted_node = wanted.get("node")
     if wanted_node not in (None, "", node().name, node().name.partition("@")[0]):
         raise BadRequest(f"Node {wanted_node} could not be contacted")
 
 
 def receive_body(max_octets):
-    """Receive the request's body before the view reads any state. Raises BodyLost, UnsupportedType for a
-    form. May switch.
+    """Receive the request's body before the view reads any state. Raises BodyLost, and UnsupportedType for a
+    form. May switch. Errors of size and type are kept, and raised when the view asks for the body.
     """
     # A body may come slowly, and that state could change meanwhile.
     if request.method in ("PUT", "POST"):
@@ -157,7 +157,7 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse a body of very many values in slices, into ``g.parsed``. Leaves other bodies unparsed."""
+    """Parse a body of at least ``MANY_VALUES`` values in slices, into ``g.parsed``. Ignore other bodies."""
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
@@ -169,7 +169,7 @@ def _parse_if_long(pieces):
 
 
 def body_octets():
-    """Return the raw request body, bytes. Raises TooLarge, UnsupportedType."""
+    """Return the raw request body as bytes. Raises TooLarge, UnsupportedType."""
     return b"".join(body_pieces())
 
 
@@ -205,15 +205,15 @@ def _received(max_octets):
 # columns of a query
 
 def paths_in(query):
-    """The fields that the query's ``columns`` names (``name,message_stats.publish_details.rate``, as in
-    RabbitMQ), each field as a list of names; None without ``columns``.
+    """Return the fields that the query's ``columns`` names, each as a list of names; None without
+    ``columns``. RabbitMQ's syntax: ``name,message_stats.publish_details.rate``.
     """
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None
 
 
 def at(item, path):
-    """The value of the field ``path``, a list of names, in nested JSON objects, or None."""
+    """Return the value at ``path``, a list of names, in nested JSON objects; None if there is no value."""
     for part in path:
         if not isinstance(item, dict):
             return None
@@ -222,7 +222,7 @@ def at(item, path):
 
 
 def cut(item, paths):
-    """A copy of a JSON object with only the fields at these paths; any other value unchanged."""
+    """A copy of a JSON object with only the fields at ``paths``. Other values are returned unchanged."""
     if not isinstance(item, dict):
         return item
     left = {}
@@ -240,7 +240,7 @@ def cut(item, paths):
 # fields of a body or a query
 
 def boolean_of(wanted, key, default=False):
-    """The boolean field ``key``, else ``default``; texts true and false are accepted. Raises BadRequest."""
+    """The boolean field ``key``, or ``default``. The texts "true" and "false" count. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -250,7 +250,7 @@ def boolean_of(wanted, key, default=False):
 
 
 def text_of(wanted, key, default=None):
-    """The string field ``key``, else ``default``. Raises BadRequest if that is no string."""
+    """Return the string field ``key``, or ``default``. Raises BadRequest if the value is not a string."""
     value = wanted.get(key, default)
     if not isinstance(value, str):
         raise BadRequest(f"{key} must be a string")
@@ -258,7 +258,7 @@ def text_of(wanted, key, default=None):
 
 
 def number_in(text):
-    """The whole number in a text of plain digits; None if it has other characters or 20 digits and more."""
+    """Return the integer that a text of digits means. None for other texts, and for 20 or more digits."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
@@ -272,7 +272,7 @@ def pattern_of(text, ignore_case):
 
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
-    """The integer field ``key``, else ``default``; accepts digits in a text. Raises BadRequest."""
+    """Return the integer field ``key``, or ``default``. A text of digits counts. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str):
         value = number_in(value)
@@ -282,7 +282,7 @@ def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
 
 
 def decoded_arguments(wanted):
-    """The object in the field ``arguments``, whose content the caller checks; else {}. Raises BadRequest."""
+    """The JSON object in the field ``arguments``, or {}; the caller checks its content. Raises BadRequest."""
     arguments = wanted.get("arguments", {})
     if arguments == []:
         return {}  # PHP clients send this for an empty object

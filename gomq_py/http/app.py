@@ -1,6 +1,6 @@
-"""The management app: makes the WSGI apps of the management listeners from the blueprints of the API.
+"""Makes the WSGI apps of the management listeners from the API's Flask blueprints.
 
-A factory, so that several brokers can run in one process.
+Each call makes a new app, so that several brokers can run in one process.
 """
 import contextlib
 from http import HTTPStatus
@@ -40,21 +40,21 @@ SECURITY_HEADERS = {
 
 
 class NameConverter(UnicodeConverter):
-    """Decodes a name in a path: its slashes and percent signs, which server.path_info leaves encoded."""
+    """Decodes a name in a URL path: %2F and %25, which ``server.path_info`` leaves encoded."""
 
     def to_python(self, value):
         return value.replace("%2F", "/").replace("%25", "%")
 
 
 class ExchangeConverter(NameConverter):
-    """Decodes the name of an exchange within a path, which may be empty: the default exchange."""
+    """Decodes an exchange's name in a URL path. The name may be empty: the default exchange."""
 
     def __init__(self, url_map):
         super().__init__(url_map, minlength=0)
 
 
 def create_app(node):
-    """The WSGI app that manages ``node``."""
+    """Return the WSGI app that manages ``node``."""
     app = Flask("gomq_py.http", static_folder=None)
     app.extensions["gomq.node"] = node
     app.extensions["gomq.logins"] = LoginCounts()
@@ -75,7 +75,7 @@ def create_app(node):
 
 
 def _check_path():
-    """Refuse a request path that is no UTF-8: replacement characters could make two names equal."""
+    """Refuse a request path that is not UTF-8: replacement characters could make two names equal."""
     try:
         request.environ["PATH_INFO"].encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -83,14 +83,14 @@ def _check_path():
 
 
 def create_control_app(node):
-    """The WSGI app of the control socket: the whole API without a login, as the user LocalOperator."""
+    """Return the WSGI app of the control socket: the whole API without a login, as the user LocalOperator."""
     app = create_app(node)
     app.extensions["gomq.operator"] = LocalOperator()
     return app
 
 
 def create_metrics_app(node):
-    """The WSGI app of the metrics port: /metrics and checks for an orchestrator's probes, without login."""
+    """Return the WSGI app of the metrics port: /metrics and health checks, without a login."""
     app = Flask("gomq_py.http.metrics", static_folder=None)
     app.extensions["gomq.node"] = node
     app.register_blueprint(metrics.public)
@@ -101,7 +101,7 @@ def create_metrics_app(node):
 
 
 def add_headers(response):
-    """Set the headers of every answer."""
+    """Set the headers that every answer has."""
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
     shown = current_app.extensions["gomq.node"]

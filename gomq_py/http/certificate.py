@@ -1,7 +1,7 @@
-"""Certificate: reads when a certificate in a PEM file expires, for the health check.
+"""Reads the expiry date of a certificate in a PEM file, for the health check.
 
-Parses the fields up to that date only (X.509, RFC 5280 §4.1). The standard library parses certificates of
-peers only; a library for one date would be a dependency of megabytes.
+Parses the fields up to that date only (X.509, RFC 5280 §4.1). The standard library parses only certificates
+of peers.
 """
 import re
 import ssl
@@ -15,7 +15,7 @@ _UTC_TIME = 0x17
 
 
 def end_s(path):
-    """Return the Unix seconds when the first certificate in the file expires. Raises OSError, ValueError."""
+    """The expiry date of the first certificate in the file, in Unix seconds. Raises OSError, ValueError."""
     with open(path, encoding="ascii", errors="replace") as file:
         found = _PEM.search(file.read())
     if found is None:
@@ -34,7 +34,7 @@ def end_s(path):
 
 
 def _element(der, at):
-    """Return (tag, start and end of the contents) of the DER element at ``at``. Raises ValueError."""
+    """Return (tag, start of contents, end) of the DER element at position ``at``. Raises ValueError."""
     try:
         tag, length, start = der[at], der[at + 1], at + 2
     except IndexError:
@@ -48,7 +48,7 @@ def _element(der, at):
 
 
 def _time(tag, text):
-    """Unix seconds of a GeneralizedTime, or of a UTCTime, where the years 50 to 99 are 1950 to 1999."""
+    """Return Unix seconds of a UTCTime or GeneralizedTime. UTCTime years 50 to 99 are 1950 to 1999."""
     if tag == _UTC_TIME:
         text = ("19" if int(text[:2]) >= 50 else "20") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()

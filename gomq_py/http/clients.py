@@ -1,10 +1,11 @@
-"""Clients: limits the number of clients of one management port, in all and per address, and the time that a
-client may keep the server waiting.
+"""Limits the clients of one management port: in total, per address, and in how long each may keep the server
+waiting.
 
-The server reports when it waits for a client and when it works for one; one timer runs for the client whose
-time ends first. A client that connects to a full port replaces an awaited client: of the address with the
-most awaited clients, the one awaited longest, if for at least ``PATIENCE_S``. So idle connections keep no
-client out. Never reads or writes a socket.
+The server reports when it waits for a client. One timer runs for the client whose time ends first.
+
+A new client on a full port replaces a client that the server waits for. The replaced client is the one waited
+for longest, at the address with the most such clients. Clients waited for less than ``PATIENCE_S`` are kept.
+This module shuts sockets down; it never reads or writes them.
 """
 import socket
 import time
@@ -26,7 +27,7 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """A connection of a management port. ``late``: the client took too long; further octets are ignored."""
+    """A connection of a management port. ``late``: the client took too long, so further bytes are ignored."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
@@ -40,15 +41,12 @@ class Client:
 
 
 class Clients:
-    """The clients connected to one management port.
-
-    ``settings`` has http_max_connections and http_max_connections_per_address, read at every arrival.
+    """The clients connected to one management port. The limits http_max_connections and
+    http_max_connections_per_address are read from ``settings`` at every arrival.
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when has_room() may have a new answer: a client has left, or has kept
-        the server waiting for PATIENCE_S.
-        """
+        """``room_again()`` is called when ``has_room()`` may return another value."""
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -60,12 +58,11 @@ class Clients:
 
     @property
     def count(self):
-        """The number of connected clients."""
         return len(self._clients)
 
     def has_room(self):
-        """True if another client may connect. Otherwise makes room as _end_the_slowest() does;
-        ``room_again()`` is called when there may be room.
+        """Return True if another client may connect. Otherwise try to close the slowest client.
+        ``room_again()`` is called once the port may have room.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -73,7 +70,7 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """Return the Client of an accepted socket; None, after a log line, if the caller must close it."""
+        """Return the Client of an accepted socket; None if its address has too many: the caller closes it."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -88,7 +85,6 @@ class Clients:
         return client
 
     def leave(self, client):
-        """Forget a client whose socket is closed."""
         del self._clients[client]
         self._hosts[client.host] -= 1
         if not self._hosts[client.host]:
@@ -96,7 +92,7 @@ class Clients:
         self._room_again()
 
     def close(self):
-        """Stop both timers, so that no client is closed any more."""
+        """Stop both timers. No client is closed for lateness afterwards."""
         self._until_late.stop()
         self._until_look.stop()
 
@@ -107,13 +103,13 @@ class Clients:
         client.until = self._clock() + seconds
 
     def took(self, client, octets):
-        """Give the client more time, because it has sent or received ``octets`` octets."""
+        """Give the client more time, because it has sent or received ``octets`` bytes."""
         client.until += octets / LEAST_OCTETS_PER_S
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Context manager for a wait until the client sends or, if ``writing``, reads. Shuts down its socket
-        when the time of allow() is over.
+        """Context manager for a wait until the client sends or, if ``writing``, reads. Shuts down the
+        client's socket when the time set by ``allow()`` is over.
         """
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
@@ -136,8 +132,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Close the client awaited longest, of the address with the most awaited clients. If it has been
-        awaited for less than PATIENCE_S, close none, and call ``room_again`` later.
+        """Close the client waited for longest, at the address with the most such clients. If the server has
+        waited for less than PATIENCE_S, close none and call ``room_again`` later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
@@ -155,7 +151,7 @@ class Clients:
 
 
 def _end(client, told):
-    """Shut down a client's socket; if ``told``, only for reading, so that the client still gets an answer."""
+    """Shut down a client's socket. If ``told``, the client may still read an answer."""
     client.late = True
     fileno = client.connection.fileno()
     if fileno >= 0:
@@ -163,7 +159,7 @@ def _end(client, told):
 
 
 class _Alarm:
-    """A timer that calls back once, at the earliest time given to start()."""
+    """A timer that calls back once, at the earliest time given to ``start()``."""
 
     def __init__(self, callback):
         self._callback = callback
@@ -171,7 +167,6 @@ class _Alarm:
         self._at = 0.0
 
     def start(self, seconds):
-        """Call back in ``seconds``, unless it will call back earlier."""
         loop = gevent.get_hub().loop
         at = loop.now() + seconds
         if self._timer is not None:
@@ -184,7 +179,6 @@ class _Alarm:
         self._timer.start(self._ring, update=True)
 
     def stop(self):
-        """Stop the timer: the callback is not called until another start()."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()

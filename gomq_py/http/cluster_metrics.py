@@ -1,6 +1,7 @@
-"""Cluster metrics: families of role, in-sync set, followers, lease and etcd, from /api/cluster's figures.
+"""Prometheus metrics of a cluster: role, in-sync set, followers, lease and etcd. The figures are those of
+/api/cluster.
 
-A broker without followers has ``gomq_cluster_is_leader`` and little else.
+A broker without followers has little more than ``gomq_cluster_is_leader``.
 """
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
@@ -26,7 +27,7 @@ OF_CLUSTER = (
 
 
 def cluster_families(figures):
-    """Metric families of the answer to /api/cluster, of a leader and of a follower."""
+    """Yield the metric families of ``figures``, the answer of a leader or follower to /api/cluster."""
     is_leader = figures.get("role", "leader") == "leader"
     yield _gauge("is_leader", "1 for a leader, 0 for a follower", int(is_leader))
     for key, end, text in OF_CLUSTER:

@@ -1,9 +1,8 @@
-"""/api/doctor: present and coming problems, with remedies; gomq-py's own. The Doctor examines this broker, at
-most once in two seconds, however many clients call it.
+"""Serves /api/doctor: present and coming problems of this broker, with remedies. Specific to gomq-py.
 
-Reads the broker's state in slices, and leaves the verdicts to diagnosis.checks. Each finding has a
-visibility, by which the view filters. The growth of a queue is its change between two examinations, so the
-first examination finds no growth.
+The Doctor examines the broker at most once in two seconds, however many clients ask. It reads the broker's
+state in slices, and diagnosis.checks decides what is a problem. The growth of a queue is its change between
+two examinations, so the first examination finds no growth.
 """
 import time
 from collections import defaultdict
@@ -36,7 +35,9 @@ EXAMINED_FOR_S = 2.0
 
 
 class Doctor:
-    """Looks for problems of a broker. Keeps the findings, [(visibility, Finding)], for ``interval_s``."""
+    """Looks for problems of a broker. Keeps the findings for ``interval_s`` seconds, as [(visibility,
+    Finding)]. The view filters by visibility: a vhost's name, OF_NODE or OF_LINKS.
+    """
 
     def __init__(self, interval_s=EXAMINED_FOR_S, now_s=time.monotonic):
         self._interval_s = interval_s
@@ -48,7 +49,7 @@ class Doctor:
         self._flushes = 0, 0.0
 
     def examined(self, node):
-        """The findings, [(visibility, Finding)], about the Node, at most ``interval_s`` old. May switch."""
+        """The findings about the Node, [(visibility, Finding)], at most ``interval_s`` old. May switch."""
         with self._lock:  # concurrent callers share the result
             if self._found is None or self._now_s() - self._at_s >= self._interval_s:
                 self._found = list(self._examine(node))
@@ -56,7 +57,6 @@ class Doctor:
         return self._found
 
     def close(self):
-        """Drop the findings, and the lengths of queues kept for comparison."""
         self._found, self._lengths = None, {}
 
     def _examine(self, node):
@@ -117,7 +117,7 @@ class Doctor:
                 "federation", link["vhost"], link["upstream"], link["status"], link.get("error"))
 
     def _mean_flush_s(self, node):
-        """Mean duration in seconds of the flushes since the last examination."""
+        """The mean duration in seconds of the flushes since the last examination; 0 without a flush."""
         taken = node.broker.durability.disk.sync_seconds
         count, total = sum(taken.counts), taken.total
         before, self._flushes = self._flushes, (count, total)

@@ -4,9 +4,9 @@ Importing this module imports Flask.
 
     http, https     users log in; over TCP, TLS or a unix socket
     control         no login: a client that may connect to the socket's path may do everything
-    metrics         /metrics alone, without a login
+    metrics         /metrics and health checks, without a login
 
-All listeners show one Node and share its rates, its index and its feed.
+All listeners show one Node and share its rates, index and feed of changes.
 """
 import socket as socket_module
 import threading
@@ -31,7 +31,7 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 
 
 def _change_nothing(*_):
-    """Do nothing: for a broker without a cluster."""
+    """Do nothing: the default of ``change_cluster`` for a broker without a cluster."""
 
 
 class Management:
@@ -41,10 +41,12 @@ class Management:
         self, broker, hub, settings, listeners, serving, doors, shovels=None, federation=None,
         cluster_figures=dict, change_cluster=_change_nothing, backup=None,
     ):
-        """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
+        """Arguments:
 
+            hub                         the event loop's owner; has the connected clients
+            listeners()                 returns the open listeners of this process
             serving(protocol)           returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket
-            doors                       the Doors, whose options the sockets of those clients get
+            doors                       has the options for the sockets of those WebSocket clients
             shovels, federation         the broker's supervisors (shovel.supervisor, federation.supervisor),
                                         or None
             cluster_figures()           returns the answer to /api/cluster
@@ -66,9 +68,11 @@ class Management:
         self._settings = settings
 
     def door(self, protocol, listening, tls=None):
-        """A Door (listener) that does not accept yet. It owns ``listening``, a socket that listens already.
+        """Return a Door (listener) that does not accept clients yet.
 
-        ``tls``: an SSL context or an object with the method ``wrap_socket``; None: no TLS.
+        ``listening`` is a socket in the listening state; the Door owns it.
+
+        ``tls`` is an SSL context, an object with the method ``wrap_socket``, or None for no TLS.
         """
         kind = HTTP if protocol == HTTPS else protocol
         if kind == HTTP:
@@ -81,7 +85,7 @@ class Management:
         return Door(shown, listening, self._apps[kind], self._settings, tls, upgrades)
 
     def close(self):
-        """Close the shared state, once all listeners are closed. May switch."""
+        """Close the shared state. Call it after all listeners are closed. May switch."""
         for part in (
             self._recorder, self._node.log, self._node.doctor, self._node.feed, self._node.index,
             self._node.rates,
@@ -90,13 +94,13 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake the followers of the log, if called in the hub's thread, ``thread_id``."""
+    """Wake the log's followers if the caller runs in the event loop's thread, ``thread_id``."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
 
 class Door:
-    """A management listener: serves one socket, whose ``protocol``, ``address`` and ``port`` it has."""
+    """A management listener on one socket; ``protocol``, ``address`` and ``port`` describe the socket."""
 
     def __init__(self, protocol, listening, app, settings, tls=None, upgrades=None, forward=None):
         name = listening.getsockname()
@@ -108,32 +112,31 @@ class Door:
         self._server = ManagementServer(listening, app, settings, tls, upgrades, forward)
 
     def start(self):
-        """Begin to accept connections."""
         self._server.start()
 
     def has_room_for(self, _address):
-        """Whether a client that another node has accepted may be served now."""
+        """Return whether a client that another node has accepted may be served now."""
         return self._server.has_room()
 
     def adopt(self, family, descriptor, address):
-        """Serve a client that another node has accepted: see net.listener.Listener."""
+        """Serve a client that another node has accepted. Arguments as in ``net.listener.Listener``."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):
-        """In a forked child: close the child's copy of the socket; the parent goes on to accept."""
+        """In a forked child: close the child's copy of the socket. The parent goes on accepting."""
         self._server.abandon()
 
     def close(self):
-        """Stop accepting; requests under way have a second to end. May switch."""
+        """Stop accepting. Running requests have a second to end. May switch."""
         self._server.close()
         if self._path:
             remove_path(self._path, self._path_id)
 
 
 class Node:
-    """One running broker, as the management API sees it. Connections come from the hub's ``clients``, shovels
-    and links from their supervisors.
+    """One running broker, as the management API sees it.
 
+        clients               the connected clients of every protocol
         listeners()           returns the open listeners, with protocol, address and port
         name                  the node's name: ``gomq@host``
         shovels               a shovel.supervisor.Shovels, or None
@@ -169,15 +172,14 @@ class Node:
         self.started_monotonic = time.monotonic()
 
     def uptime_s(self):
-        """Seconds since the broker's start, by the monotonic clock."""
         return time.monotonic() - self.started_monotonic
 
     def totals(self):
-        """A list of counters: the Totals of all deleted vhosts together, then the Totals of each vhost."""
+        """Return a list: the Totals of all deleted vhosts together, then the Totals of each vhost."""
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):
-        """Return {event: count} of connections, channels and queues that were opened or closed."""
+        """Return {event: count} of connections, channels and queues opened or closed since the start."""
         totals, churn = self.totals(), self.clients.churn
         return {
             name: getattr(churn, name)

@@ -1,4 +1,5 @@
-"""Holds answers to changes until the changes are safe on disk: an acknowledged change survives a power cut.
+"""Delays answers to changes until the changes are flushed to disk: an acknowledged change survives a power
+cut.
 """
 from flask import request
 from gevent.event import AsyncResult
@@ -24,10 +25,8 @@ class NotFlushed(errors.APIError):
 
 
 def after_request(response):
-    """Hold the answer of a request that may have changed something until the change is on disk.
-
-    Concurrent requests share a flush; a request without a change does not wait. A failed flush replaces the
-    answer by an error. May switch.
+    """Delay the answer to a request that may have changed something until the change is on disk. May switch.
+    Concurrent requests share a flush. A failed flush replaces the answer by an error.
     """
     # Changes of the cluster are in etcd or flushed already, and after some of them this node leads no more.
     if request.method in READING or request.blueprint == "cluster" or response.status_code >= 400:
@@ -40,8 +39,8 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Wait until ``when_safe(callback)`` calls ``callback(None)``. Raises NotFlushed if ``callback`` gets an
-    error, or if the client has gone. May switch.
+    """Wait until ``when_safe(callback)`` calls ``callback(None)``. May switch. Raises NotFlushed if the
+    callback gets an error, and if the client has disconnected.
     """
     # A client that has gone occupies no connection while a disk hangs.
     done = AsyncResult()

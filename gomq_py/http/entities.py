@@ -1,4 +1,6 @@
-"""Finds the entities that a path names, if the user may see them, or raises an error for the answer."""
+"""Finds the entities that a URL path names. Raises errors for entities that are missing or hidden from the
+user.
+"""
 from flask import g, request
 
 from gomq_py.broker.names import described
@@ -10,7 +12,7 @@ from gomq_py.http.login import sees_vhost
 
 
 def find_vhost(name):
-    """The vhost of this name. Raises NoSuchObject, and NotAuthorised if the user may not see it."""
+    """Return the vhost of this name. Raises NoSuchObject, and NotAuthorised if the user may not see it."""
     vhost = node().broker.vhosts.get(name)
     if vhost is None:
         raise NoSuchObject()
@@ -21,49 +23,46 @@ def find_vhost(name):
 
 def caller(vhost_name):
     """Return the Caller, which acts for the request's user in a vhost. Raises NoSuchObject, NotAuthorised.
-
-    For tracing the request appears as a connection with one channel, as in RabbitMQ.
+    Tracing shows the request as a connection with one channel, as in RabbitMQ.
     """
     return Caller(Access(g.user, vhost_name), find_vhost(vhost_name), None, f"HTTP {request.remote_addr}", 1)
 
 
 def writable_vhost(name):
-    """The vhost of this name, for a change. Raises NoSuchObject, in the words that RabbitMQ uses there."""
+    """Return the vhost of this name, for a change. Raises NoSuchObject in RabbitMQ's words, NotAuthorised."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
 
 
 def visible_vhosts():
-    """A list of the vhosts that the request's user may see, sorted by name."""
+    """Return a list of the vhosts that the request's user may see, sorted by name."""
     return [vhost for name, vhost in sorted(node().broker.vhosts.items()) if sees_vhost(name)]
 
 
 def vhosts_named(name=None):
-    """A list with the vhost of this name; without a name, all vhosts that the request's user may see. Raises
-    NoSuchObject, NotAuthorised.
-    """
+    """Return [the vhost of this name], or all visible vhosts. Raises NoSuchObject, NotAuthorised."""
     return visible_vhosts() if name is None else [find_vhost(name)]
 
 
 def check_node_name(name):
-    """Raises NoSuchObject if ``name`` is another node's. None stands for this node."""
+    """Raise NoSuchObject if ``name`` is the name of another node. None means this node."""
     if name not in (None, node().name):
         raise NoSuchObject()
 
 
 def find_user(name):
-    """The user of this name. Raises NoSuchObject."""
+    """Return the user of this name. Raises NoSuchObject."""
     return _found(node().broker.users.get(name))
 
 
 def find_queue(vhost_name, name):
-    """The queue of this name. Raises NoSuchObject."""
+    """Return the queue of this name. Raises NoSuchObject."""
     return _found(find_vhost(vhost_name).queues.get(name))
 
 
 def queue_to_take_from(vhost_name, name):
-    """The queue of this name, for taking messages. Raises NoSuchObject with AMQP's error text."""
+    """Return the queue of this name, for taking messages. Raises NoSuchObject with AMQP's error text."""
     # RabbitMQ passes these requests to an AMQP channel.
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
@@ -72,9 +71,7 @@ def queue_to_take_from(vhost_name, name):
 
 
 def there_is(kind, one, name, vhost_name):
-    """Return ``one``, an entity that was looked up. If it is None, raises NoSuchObject with its kind and
-    name.
-    """
+    """Return the entity ``one``. If it is None, raise NoSuchObject, whose text has the kind and name."""
     # As RabbitMQ does for the source and destination of bindings.
     if one is None:
         raise NoSuchObject(f"no {described(kind, name, vhost_name)}", error="not_found")
@@ -82,7 +79,7 @@ def there_is(kind, one, name, vhost_name):
 
 
 def find_exchange(vhost_name, name):
-    """The exchange of this name; ``amq.default`` is the default exchange. Raises NoSuchObject."""
+    """Return the exchange of this name; ``amq.default`` means the default exchange. Raises NoSuchObject."""
     return _found(find_vhost(vhost_name).exchanges.get(named(name)))
 
 
@@ -93,7 +90,7 @@ def _found(one):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """The exchange of this name, to publish to; a missing one raises BadRequest with AMQP's text."""
+    """Return the exchange of this name, for publishing. Raises BadRequest with AMQP's text."""
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")
@@ -101,5 +98,5 @@ def exchange_to_publish_to(vhost_name, name):
 
 
 def named(exchange):
-    """The name of an exchange from a path, where ``amq.default`` stands for the default exchange, ""."""
+    """Return an exchange's name from a URL path. ``amq.default`` means the default exchange, ""."""
     return "" if exchange == "amq.default" else exchange

@@ -1,8 +1,8 @@
-"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; no other module
-of the management API does so.
+"""Translates all errors of the management API into HTTP answers of RabbitMQ's form: ``{"error": ...,
+"reason": ...}``.
 
-Answers name the requested thing and no internals; an unexpected error is logged whole and answered with 500
-and no detail.
+Answers name the requested object but no internals. An unexpected error is logged whole; its answer is 500
+without detail.
 """
 import orjson
 from flask import Response, request
@@ -15,7 +15,7 @@ LOG = logger("http")
 
 
 class APIError(Exception):
-    """Base of errors that become an answer with a status, RabbitMQ's error word and the reason."""
+    """Base class of errors that become an HTTP answer: a status, RabbitMQ's error word and the reason."""
 
     status, error = 500, "internal_server_error"
 
@@ -39,25 +39,23 @@ class NotAuthorised(APIError):
 
 
 class LoginFailed(NotAuthorised):
-    """401: the login failed. Management tools look for this error word, in which RabbitMQ spells "authorized"
-    with z.
-    """
+    """401: the login failed. RabbitMQ spells this error word, which tools look for, with z."""
 
     error = "not_authorized"
 
 
 class SessionEnded(LoginFailed):
-    """401: the cookie's session has ended. The page logs in again, without the browser's prompt."""
+    """401: the cookie's session has ended. The web page asks for a login, without the browser's dialogue."""
 
 
 class ForeignPage(APIError):
-    """403: the user may do this, but the page of another site made the browser send the request."""
+    """403: a page of another site made the browser send the request, which the user may send."""
 
     status, error = 403, "forbidden"
 
 
 class NoSuchObject(APIError):
-    """404: the object does not exist. RabbitMQ's words, the same for every kind of object."""
+    """404: the object does not exist. The text is RabbitMQ's, the same for every kind of object."""
 
     status, error = 404, "Object Not Found"
 
@@ -96,7 +94,7 @@ class Unprocessable(APIError):
 
 
 class Throttled(APIError):
-    """429: logins of this user or address failed, and too many attempts wait already."""
+    """429: logins of this user or address have failed, and too many attempts are waiting."""
 
     status, error = 429, "too_many_requests"
 
@@ -112,8 +110,7 @@ class Unavailable(APIError):
 
 
 class BodyLost(OSError):
-    """The client did not send the whole body. ``status`` and ``reason`` answer a client that still listens.
-    """
+    """The client did not send the whole body. ``status`` and ``reason`` are for the answer."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -122,17 +119,17 @@ class BodyLost(OSError):
 
 
 def validation_failed(error):
-    """The reason why a policy or parameter is refused, in RabbitMQ's form."""
+    """Return the reason for refusing a policy or parameter, in RabbitMQ's form."""
     return f"Validation failed\n\n{error}\n"
 
 
 def answer(status, error, reason):
-    """A response with RabbitMQ's JSON object for an error."""
+    """Return a response with RabbitMQ's JSON object for an error."""
     return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")
 
 
 def from_api_error(error):
-    """The response to an APIError."""
+    """Return the response to an APIError."""
     response = answer(error.status, error.error, error.reason)
     if error.status == 401:
         # A page with its own login form sends this header, and is spared the browser's dialogue.
@@ -144,8 +141,8 @@ def from_api_error(error):
 
 
 def from_refused(error):
-    """The response to a refusal by the broker, as in RabbitMQ: 404 for missing entities, 401 for missing
-    rights, 400 with the text for all else.
+    """Return the response to an error of the broker, as RabbitMQ does. 404 for missing entities, 401 for
+    missing rights, 400 for all other errors.
     """
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", error.text)
@@ -158,12 +155,12 @@ def from_refused(error):
 
 
 def from_cluster_error(error):
-    """The response to a refusal by a node's cluster: 400 with the text."""
+    """Return the response to a ClusterError: 400 with its text."""
     return answer(400, "bad_request", str(error))
 
 
 def from_http_error(error):
-    """The response to a refusal by Flask: unknown paths, wrong methods, malformed requests."""
+    """Return the response to an error of Flask: an unknown path, a wrong method or a malformed request."""
     if error.code == 404:
         return answer(404, "Object Not Found", "Not Found")
     response = answer(error.code or 500, error.name, error.name)
@@ -174,12 +171,12 @@ def from_http_error(error):
 
 
 def from_lost_body(error):
-    """The response to a request whose body was cut off; the request has changed nothing."""
+    """Return the response to a request whose body was cut off. The request has changed nothing."""
     return answer(error.status, "bad_request", error.reason)
 
 
 def from_anything(error):
-    """The response to an unexpected exception, a fault of the broker, which is logged."""
+    """Log an unexpected exception, which is a bug of the broker, and return its response."""
     LOG.exception("%s %s failed", request.method, request.path, exc_info=error)
     return answer(500, "internal_server_error", "unexpected error: see the broker's log")
 
@@ -196,5 +193,5 @@ def register(app):
 
 
 def _forget_routing_exception(_error):
-    """Break a reference cycle: the exception's traceback holds the request, which holds the exception."""
+    """Break a reference cycle: the exception's traceback refers to the request, and vice versa."""
     request.routing_exception = None

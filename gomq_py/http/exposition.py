@@ -1,7 +1,7 @@
-"""Exposition: writes metric families as Prometheus' text, in slices: ten thousand queues delay no message.
+"""Writes metric families as Prometheus' text, in slices: metrics of ten thousand queues delay no message.
 
-The library prometheus-client makes families and their text. For a family with very many samples the library
-makes only the head, and this module makes the samples: the library would take 5 us per sample.
+The library prometheus-client makes families and their text. For a family with many samples this module writes
+the samples itself: the library would take 5 us per sample.
 """
 from itertools import islice
 from types import SimpleNamespace
@@ -22,8 +22,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def rendered(families):
-    """Return Prometheus' text of metric families, as a list of bytes. A family with very many samples is
-    given as a pair (family, iterator of (label values, value)). May switch.
+    """Return Prometheus' text of metric families, as a list of bytes. May switch. A family with many samples
+    is given as (family, iterator of (label values, value)).
     """
     parts, whole = [], []
     labels = {}  # {(names, values): text}: a queue's labels recur in many families

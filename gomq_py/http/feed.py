@@ -1,8 +1,7 @@
-"""Feed: records a broker's changes, for clients that follow them instead of reloading lists.
+"""Feed: records a broker's changes, for clients that follow changes instead of reloading lists.
 
-Subscribes to the broker's events at the first request. Keeps the last changes in a ring and numbers them
-consecutively. The first number is the Unix time in microseconds, so all numbers of an earlier run are
-smaller.
+Subscribes to the broker's events at the first request. Keeps the last changes and numbers them consecutively.
+The first number is the Unix time in microseconds, so all numbers of an earlier run are smaller.
 """
 import time
 from collections import deque
@@ -16,7 +15,9 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change of an entity. ``vhost`` and ``user`` (a User's identity) are the entity's, or None."""
+    """One change of an entity, such as a queue. ``vhost`` and ``user`` (a User's ``identity``) tell which
+    users may see the change; each may be None.
+    """
 
     what: str
     at_ms: int
@@ -26,7 +27,7 @@ class Change(NamedTuple):
 
 
 class Feed:
-    """Records and numbers the changes that one broker's Events report. Tests pass ``unix_s``."""
+    """Records and numbers the changes that one broker's Events report."""
 
     def __init__(self, events, kept=KEPT, unix_s=time.time):
         self._events = events
@@ -37,23 +38,20 @@ class Feed:
 
     @property
     def last(self):
-        """The number of the last change. Reading it for the first time starts the recording."""
+        """The number of the last change. The first access starts the recording."""
         if self._last is None:
             self._last = int(self._unix_s() * 1e6)
             self._events.subscribe(self._heard)
         return self._last
 
     def since(self, number):
-        """Return [(number, Change)] of all changes after ``number``; None if ``number`` is too old or too
-        high.
-        """
+        """Return [(number, Change)] after ``number``; None if ``number`` is too old or too high."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None
         return list(enumerate(islice(self._changes, len(self._changes) - missed, None), number + 1))
 
     def close(self):
-        """Stop recording, and drop the changes."""
         self._events.unsubscribe(self._heard)
         self._changes.clear()
 
@@ -120,7 +118,6 @@ def _alarm(reason):
 
 
 def _of_vhost(one):
-    """Return (vhost, user, facts) for the Change of a vhost, or of a vhost's limits."""
     return _parameter(one) if isinstance(one, dict) else _vhost(one)
 
 

@@ -1,8 +1,8 @@
-"""Management doors of a follower: a node that keeps a copy of a leader's data folder and has no broker.
+"""Management listeners of a follower: a node that keeps a copy of a leader's data folder and has no broker.
 
-They answer /api/cluster, the health checks and /metrics, without a login, because the data folder that
-contains the users is a copy still being written. Every other path gets 503, or is passed on to the leader.
-The control socket promotes the node.
+The listeners answer /api/cluster, the health checks and /metrics. Other paths get 503 or are passed on to the
+leader. Nobody logs in, because the copied list of users may be incomplete. The control socket also promotes
+the node.
 """
 from functools import partial
 
@@ -32,7 +32,7 @@ LINE_OCTETS = 1024
 
 
 class FollowerManagement:
-    """Makes the management doors of one follower, on sockets that the caller opens.
+    """Makes the management listeners of one follower, on sockets that the caller opens.
 
         cluster_figures()                returns the answer to /api/cluster
         promote()                        starts a promotion of the node to leader, and returns at once
@@ -41,8 +41,7 @@ class FollowerManagement:
                                          None: no client is passed on
         change_cluster(what)             carries out an operator's request
 
-    A client whose first request is for a path of the follower's own is served here, with one request per
-    connection.
+    A client whose first request has a path of the follower's own is served here, one request per connection.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class FollowerManagement:
         return self._forward is not None
 
     def door(self, protocol, listening, tls=None):
-        """A Door that does not accept yet. It owns ``listening``, a socket that listens already."""
+        """Return a Door (listener) that does not accept clients yet. It owns the listening socket."""
         is_control = protocol == CONTROL
         if is_control not in self._apps:
             self._apps[is_control] = _create_app(self, is_control)
@@ -71,21 +70,19 @@ class FollowerManagement:
 
 
 class _Forward:
-    """Passes clients on to the leader by ``until_end(connection, address)``, except those whose first request
-    is for this node.
-    """
+    """Passes clients on to the leader, unless their first request is for this node."""
 
     def __init__(self, until_end):
         self.until_end = until_end
 
     @staticmethod
     def is_own(connection):
-        """Whether a client's first request is for this node. Raises OSError. May switch."""
+        """Return whether a client's first request is for this node. Raises OSError. May switch."""
         return is_own(request_line(connection))
 
 
 def request_line(connection):
-    """The first line of a request, or the beginning of a longer one; unread on the socket. May switch."""
+    """Return the first line of a request, or its first 1024 bytes, without consuming them. May switch."""
     seen = -1
     try:
         while True:
@@ -102,7 +99,7 @@ def request_line(connection):
 
 
 def is_own(line):
-    """Whether a request line has a path that a follower answers itself."""
+    """Return whether a request line has a path that a follower answers itself."""
     _, _, target = line.partition(b" ")
     path = target.partition(b" ")[0].partition(b"?")[0].rstrip(b"/\r")
     return path in OWN_PATHS or path.startswith(OWN_HEALTH)

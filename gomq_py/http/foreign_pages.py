@@ -1,10 +1,11 @@
-"""Cross-site requests: a logged-in browser must not change anything because another site's page makes it.
+"""Refuses cross-site requests: a page of another site must not use the login that a browser remembers.
 
 Browsers add a remembered login to any request, even to a form that another site posts. But they also send
-``Origin`` and, on connections they consider safe, ``Sec-Fetch-Site``; no page can forge or omit these from a
-request that changes something. Without a preflight a page can send no body but a form's. Programs send
-neither header, and send JSON; ``curl -d`` calls it a form, but no form begins with "{". A request that
-changes something with a session's cookie also needs a token, which only the broker's own pages can read.
+``Origin`` and usually ``Sec-Fetch-Site``, which no page can forge or omit from a request that changes
+something. Without a CORS preflight a page can send only a form's body. Other programs send neither header,
+and send JSON; ``curl -d`` labels it as a form, but no form begins with "{".
+
+A changing request with a session's cookie also needs a token, which only the broker's own pages can read.
 """
 import hmac
 import socket
@@ -42,8 +43,8 @@ def check():
 
 
 def check_body(octets):
-    """Refuse a body that begins with these octets if it may be a form. Accepts JSON that is called a form, as
-    by ``curl -d``. Raises UnsupportedType.
+    """Refuse a form's body, of which ``octets`` is the beginning. Raises UnsupportedType. JSON with a form's
+    content type is accepted, as ``curl -d`` sends it.
     """
     # Browsers encode "{" in a form. A script can send it so, but its browser then adds ``Origin``.
     if request.mimetype == URLENCODED and not octets.lstrip().startswith(b"{"):
@@ -69,8 +70,8 @@ def check_token(token):
 
 
 def login_address(address, host, base_url):
-    """The address to which a login is attributed, in every protocol: ``address``, or a text that is no
-    address if the connection is local but ``host`` (the field Host) does not name this machine.
+    """Return the address to which a login is attributed, in every protocol. Normally ``address``. A local
+    connection whose ``host`` (the header Host) names another machine gets a text that is no address.
     """
     # A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
     # cross-site, and the connection comes from the loopback.
@@ -80,7 +81,7 @@ def login_address(address, host, base_url):
 
 
 def _names_this_machine(host, base_url):
-    """Whether the host is an address, localhost, the machine's name or the host of ``base_url``."""
+    """Return whether ``host`` is an IP address, localhost, the machine's name or the host of ``base_url``."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         ours = urlsplit(base_url).hostname
@@ -97,7 +98,7 @@ def _names_this_machine(host, base_url):
 
 
 def is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``. The scheme may differ: a proxy may have ended TLS."""
+    """Whether a page of ``origin`` came from ``host``. The scheme may differ, because a proxy may end TLS."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:

@@ -1,8 +1,8 @@
-"""Heads: reads the heads and chunks of requests, and accepts only unambiguous ones.
+"""Parses the heads and chunks of HTTP requests, and accepts only unambiguous ones.
 
-If a proxy reads a request differently from this server, one of its clients can write the beginning of another
-client's request. So a request that RFC 9112 allows a server to mend, or that another server may read
-differently, is refused, and its connection is closed.
+If a proxy and this server read a request differently, one client can write the beginning of another client's
+request (request smuggling). So ambiguous requests are refused and their connections closed, even where RFC
+9112 lets a server repair them.
 
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
     field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no
@@ -30,7 +30,7 @@ _ONCE = ("host", "content-length", "transfer-encoding", "content-type", "authori
 
 
 class MalformedHead(ValueError):
-    """The head of an HTTP request is malformed; the error's text says why."""
+    """The request line or a header field of an HTTP request is malformed."""
 
 
 class MalformedChunks(OSError):
@@ -38,15 +38,13 @@ class MalformedChunks(OSError):
 
 
 def check_request_line(line):
-    """Raises MalformedHead for a malformed request line."""
+    """Raise MalformedHead if the request line is malformed."""
     if _REQUEST_LINE.fullmatch(line) is None:
         raise MalformedHead("the request line is malformed")
 
 
 def origin_form(target):
-    """Split a request target that is a whole URI into (its host, its path and query); (None, target) for any
-    other target.
-    """
+    """Split a request target that is a whole URI into (host, path and query). Others: (None, target)."""
     found = _URI.fullmatch(target)
     if found is None:
         return None, target
@@ -55,8 +53,8 @@ def origin_form(target):
 
 
 def read_fields(file):
-    """Read and check the field lines of a request and the empty line behind them. Returns the field lines as
-    bytes, without white space around values. Raises MalformedHead. May switch.
+    """Read and check a request's header lines and the empty line after them. Raises MalformedHead. May
+    switch. Returns the lines as bytes, without white space around values.
     """
     # Truncated lines, and too many or too long lines, are returned unchanged: a later check refuses them.
     lines = []
@@ -73,7 +71,7 @@ def read_fields(file):
 
 
 def check_framing(fields, version):
-    """Check that any server would find the same host, and the same end of the body. Raises MalformedHead."""
+    """Raise MalformedHead if servers could disagree about the host, or about the end of the body."""
     for name in _ONCE:
         if len(fields.get_all(name, ())) > 1:
             raise MalformedHead(f"there is more than one {name}")
@@ -103,7 +101,7 @@ class Chunks(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        """Fill the buffer from the body; returns the count of octets. Raises MalformedChunks. May switch."""
+        """Fill ``buffer`` from the body; return the number of bytes. Raises MalformedChunks. May switch."""
         self._before()
         if self._ended:
             return 0

@@ -1,11 +1,11 @@
-"""Index: keeps values by which long lists are sorted and filtered, for one statistics interval; all requests
-share them.
+"""Index: caches the values by which long lists are sorted and filtered.
 
-A row is an entity in a list, such as a queue. A column is one fact of each row (``messages``, whether a name
-matches a filter). The first request that needs a column reads it from the broker in slices; later requests in
-the interval reuse it. Each request makes its own list of the rows that the user may see, so a column affects
-the order alone. New rows are read one by one. The index holds numbers, texts and ids only, so it keeps no
-deleted queue in memory.
+All requests share the cache; a value lives for one statistics interval. A row is an entity in a list, such as
+a queue. A column is one fact of each row, such as ``messages`` or whether a name matches a filter. The first
+request that needs a column reads it from the broker in slices.
+
+Each request makes its own list of rows that the user may see, so a column affects the order alone. The index
+holds only numbers, texts and ids, so it keeps no deleted queue in memory.
 """
 import heapq
 import time
@@ -48,11 +48,11 @@ class Rows:
 
     @property
     def are_kept(self):
-        """Whether the Index caches facts of these rows: the rows are many, and have ids."""
+        """Whether the Index caches facts of these rows: the rows are many and have ids."""
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
-        """The ids of these rows, packed as 64-bit numbers in bytes. May switch."""
+        """Return the ids of these rows, packed as 64-bit numbers in bytes. May switch."""
         if self._numbers is None:
             numbers = array("q")
             for _, some in chunks(self.all):
@@ -62,9 +62,7 @@ class Rows:
 
 
 class Index:
-    """Caches facts about listed entities, for sorting and filtering, each for ``interval_s``. ``timers``: the
-    hub's. Tests pass ``now_s``.
-    """
+    """Caches facts about listed entities for ``interval_s`` seconds, for sorting and filtering."""
 
     def __init__(self, timers, interval_s=5.0, now_s=time.monotonic):
         self._timers = timers
@@ -100,14 +98,12 @@ class Index:
         return column
 
     def close(self):
-        """Drop all cached facts and stop the timer."""
         self._is_closed = True
         self._kept.clear()
         self._stop_timer()
 
     @property
     def row_count(self):
-        """The number of cached facts."""
         return sum(kept.row_count for kept in self._kept.values())
 
     def _fresh(self, key):
@@ -137,7 +133,7 @@ class Index:
             self._timer = None
 
     def forget(self):
-        """Drop the facts that are older than the interval; the timer runs while facts are left."""
+        """Drop the facts that are older than the interval. The timer runs while facts are left."""
         self._stop_timer()
         now = self._now_s()
         for key in [key for key, kept in self._kept.items() if now - kept.begun_at >= self._interval_s]:
@@ -147,7 +143,7 @@ class Index:
 
 
 class _Column:
-    """A fact of each row: ``values`` in the order of the rows, and the rows' ``order``, made when needed."""
+    """One fact of each row: ``values`` in the order of the rows, and ``order``, their sorted indexes."""
 
     __slots__ = ("values", "order")
 
@@ -157,7 +153,7 @@ class _Column:
 
 
 class _Kept:
-    """One cached fact in one interval: a _Column for each requested list of rows."""
+    """One cached fact of one interval: a _Column for each requested list of rows."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -171,14 +167,13 @@ class _Kept:
         return sum(len(column.values) for column in self._columns.values())
 
     def get(self, numbers):
-        """The _Column of exactly the rows with these ids, or None."""
         column = self._columns.get(numbers)
         if column is not None:
             self._columns.move_to_end(numbers)
         return column
 
     def add(self, numbers, read, rows):
-        """Return a new _Column of these rows; reads only rows that are in no _Column. May switch."""
+        """Return a new _Column of these rows; read only rows that no other _Column has. May switch."""
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):
             if values.count(_UNREAD) > FEW:
@@ -205,8 +200,8 @@ def chunks(sequence):
 
 
 def in_order(values):
-    """Return the indexes of ``values`` in sorted order, as an array: None first, then numbers, then all else
-    as text. May switch.
+    """Return the indexes of ``values`` in sorted order, as an array. May switch. None comes first, then
+    numbers, then all other values as text.
     """
     # So no list fails to sort. Makes no tuple per value: for 100 000 tuples the cycle collector stopped the
     # loop for 20 to 100 ms.
@@ -231,7 +226,7 @@ def in_order(values):
 
 
 def _merged(places, value_of):
-    """``places`` (indexes) sorted by ``value_of(index)``; equal values keep their order. May switch."""
+    """The indexes ``places`` sorted by ``value_of(index)``. Equal values keep their order. May switch."""
     runs = [
         sorted(places[start:start + SORTED_AT_ONCE], key=value_of)
         for start in paced(range(0, len(places), SORTED_AT_ONCE))]

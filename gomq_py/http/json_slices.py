@@ -1,8 +1,8 @@
 """Reads and writes JSON in slices, so that definitions of ten thousand queues delay no message.
 
-A fast library parses a whole text at once: 10 ms per MiB, and more if it is mostly brackets. Here the lists
-of the outermost object, and elements longer than GLANCE, are parsed element by element; an element has at
-most ELEMENT_MAX characters.
+A fast library parses a whole text at once, which takes 10 ms per MiB or more. This module parses lists in the
+outermost object, and elements longer than GLANCE characters, element by element. An element has at most
+ELEMENT_MAX characters.
 """
 import codecs
 import json
@@ -26,7 +26,7 @@ _SPACES: Any = re.compile("[ \t\r\n]*")
 
 
 class NotJSON(ValueError):
-    """The client's text is no JSON object."""
+    """The client's text is not a JSON object."""
 
 
 # Stands for a value that is longer than the decoded text.
@@ -34,7 +34,7 @@ _LONGER: Any = object()
 
 
 class TooLong(Exception):
-    """An element of the client's JSON is too long; the error's text is meant for the client."""
+    """An element of the client's JSON is too long. The error's text is meant for the client."""
 
 
 def parsed(pieces):
@@ -50,9 +50,7 @@ def parsed(pieces):
 
 
 def dumped(sections):
-    """Return the JSON object of (key, value) pairs as a list of bytes. An iterator as value becomes an array.
-    May switch.
-    """
+    """The JSON object of (key, value) pairs as a list of bytes. Iterators become arrays. May switch."""
     parts = []
     for number, (key, value) in enumerate(sections):
         parts.append((b"," if number else b"{") + json_octets(key) + b":")
@@ -65,7 +63,7 @@ def dumped(sections):
 
 
 def elements(values):
-    """The elements of a JSON array, with commas, as a list of bytes built in slices. May switch."""
+    """Return the elements of a JSON array, with commas, as a list of bytes. Works in slices. May switch."""
     parts, some, octets = [], [], 0
     for value in paced(values):
         some.append(json_octets(value))
@@ -79,8 +77,8 @@ def elements(values):
 
 
 def json_octets(value):
-    """Return a value as JSON, bytes. Values outside of JSON, such as names that are no UTF-8, are replaced:
-    no list fails because of them.
+    """Return a value as JSON, in bytes. Values that JSON cannot represent, such as names that are not UTF-8,
+    are replaced, so that no list fails.
     """
     try:
         return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
@@ -120,7 +118,7 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """A JSON text, given in pieces of bytes, with a reading position. Frees pieces once they are read."""
+    """A JSON text in pieces of bytes, with a reading position. Pieces are freed once they are read."""
 
     def __init__(self, pieces):
         self._pieces = pieces
@@ -131,11 +129,11 @@ class _Text:
         self._clock = SliceClock()
 
     def position(self):
-        """The number of characters before the reading position."""
+        """Return the number of characters before the reading position."""
         return self._behind + self._at
 
     def peek(self):
-        """The next character except white space; "" at the end. Raises ValueError if not UTF-8."""
+        """Skip white space; return the next character, "" at the end. Raises ValueError. May switch."""
         while True:
             self._at = _SPACES.match(self._shown, self._at).end()
             if self._at < len(self._shown):
@@ -152,7 +150,7 @@ class _Text:
         self._at += 1
 
     def scan(self, ahead):
-        """Read the next value; _LONGER if it is longer than ``ahead`` characters. Raises ValueError."""
+        """Read the next value. Return _LONGER if it has more than ``ahead`` characters. Raises ValueError."""
         if not self._is_all and len(self._shown) - self._at < ahead:
             self._look_ahead(2 * ahead)
         try:
@@ -171,7 +169,7 @@ class _Text:
             self._clock.begin()
 
     def _look_ahead(self, count):
-        """Decode at least ``count`` characters from here, or all left. Raises ValueError if not UTF-8."""
+        """Decode at least ``count`` characters from the reading position, or all. Raises ValueError."""
         parts = [self._shown[self._at:]]
         self._behind += self._at
         self._at = 0
@@ -184,7 +182,7 @@ class _Text:
 
 
 def _object(text, limit):
-    """Parse the object at the reading position, which must end by position ``limit`` (None: no limit)."""
+    """Parse the object at the reading position. It must end by the position ``limit`` (None: no limit)."""
     found: dict = {}
     text.expect("{")
     if text.peek() == "}":
@@ -206,7 +204,7 @@ def _object(text, limit):
 
 
 def _list(text, limit):
-    """Parse the list at the reading position, which must end by position ``limit`` (None: no limit)."""
+    """Parse the list at the reading position. It must end by the position ``limit`` (None: no limit)."""
     elements: list = []
     text.expect("[")
     if text.peek() == "]":
@@ -221,7 +219,7 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """Return ``limit``; None: the last position where the element that begins here may end."""
+    """Return ``limit``; if it is None, the last position where the element that begins here may end."""
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX

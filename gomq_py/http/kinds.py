@@ -1,7 +1,7 @@
-"""Kinds of entities in long lists: their JSON, and the facts by which they are filtered and sorted.
+"""Tables of the entities in long lists: how to build their JSON, and how to filter and sort by their facts.
 
-Tables only. A row is a listed entity. A fact is the value of one JSON field, read without building the whole
-object. A sort by a field without a fact builds the object of each row once in an interval.
+A row is a listed entity. A fact is the value of one JSON field, read without building the whole object. A
+sort by a field without a fact builds each row's object once per statistics interval.
 """
 from operator import itemgetter
 
@@ -15,7 +15,7 @@ KEPT_CHARACTERS = 200
 
 
 class Kind:
-    """A kind of entities in lists (rows).
+    """A kind of entity in lists. A row is one entity.
 
         build(row)       returns the row's JSON
         name_of(row)     returns the text that filters match
@@ -34,7 +34,7 @@ class Kind:
         self.facts = facts or {}
 
     def fact(self, field):
-        """Return a function that reads this JSON field (``message_stats.publish``) of a row."""
+        """Return a function that reads a JSON field, such as ``message_stats.publish``, of a row."""
         found = self.facts.get(field)
         if found is not None:
             return found
@@ -43,7 +43,7 @@ class Kind:
 
 
 def _kept(value):
-    """A field's value in the form that the index caches: a number or None unchanged, else short text."""
+    """Return a field's value for the index: a number or None unchanged, otherwise a short text."""
     return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 
@@ -126,8 +126,8 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """Return {field: function that reads the rate of a counter from a thing}, for the counters of ``group``
-    from index ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
+    """Return {field: function that reads a counter's rate from an entity}, for counters of ``group`` from
+    ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
     """
     def rate(index):
         return lambda thing: statistics.view(group, thing).details(index)["rate"]

@@ -1,9 +1,9 @@
-"""Live: answers requests with endless streams of server-sent events (HTML's), for changes and for the log.
+"""Answers requests with endless streams of server-sent events, for the broker's changes and its log.
 
-A source, such as the log, wakes its followers, the streams; the server writes what a follower yields. A
-follower sends all due events together, so that even at a busy broker a stream has few writes a second. Each
-stream counts as a connection of its port ([mgmt] max_connections), and their number is limited. A stream ends
-when its login ends, its port closes, or its client has gone, which an empty line every SILENCE_S detects.
+A source, such as the log, wakes its streams. A stream sends all due events together, so that a busy broker
+causes few writes per second. Each stream counts as a connection of its port ([mgmt] max_connections), and the
+number of streams is limited. A stream ends when its login ends, its port closes or its client is gone. An
+empty line every SILENCE_S seconds detects a lost client.
 """
 import time
 
@@ -28,21 +28,21 @@ RETRY_MS = 2000
 
 
 class Viewer:
-    """The user of an event stream, copied from Flask's ``g``, which exists only until the stream begins."""
+    """The user of an event stream, copied from Flask's ``g``, which is gone once the stream runs."""
 
     def __init__(self):
         self.user, self.tags = g.user, g.tags
         self._session, self._proof, self._sessions = g.session, g.proof, login.sessions()
 
     def is_good(self):
-        """Whether the login is still valid. Calling this does not count as a use of the session."""
+        """Return whether the login is still valid. The check does not count as a use of the session."""
         if self._session is not None and not self._sessions.is_good(self._session):
             return False
         return self._proof.is_good(time.time())
 
 
 class Followers:
-    """The event streams of one port, which end when the port closes. ``settings``: the broker's."""
+    """The event streams of one port. All end when the port closes."""
 
     def __init__(self, settings):
         self._settings = settings
@@ -63,36 +63,36 @@ class Followers:
         self._users[event] = user.identity
 
     def leave(self, event):
-        """Remove the stream that this Event wakes, because it has ended."""
         self._users.pop(event, None)
 
     def close(self):
-        """End all streams; no new stream is accepted."""
+        """End all streams and accept no more."""
         self.is_closed = True
         for event in list(self._users):
             event.set()
 
 
 class Waker:
-    """Wakes all ``followers``, the Events that event streams wait for."""
+    """Wakes event streams. ``followers`` holds the Events that the streams wait for."""
 
     def __init__(self):
         self.followers = {}
 
     def wake(self):
-        """Set the Events of all followers; takes no time without followers."""
         for event in self.followers:
             event.set()
 
 
 def is_wanted():
-    """Whether the request wants a stream of events, not JSON."""
+    """Return whether the request prefers an event stream to JSON."""
     return request.accept_mimetypes.best_match(("application/json", MEDIA_TYPE)) == MEDIA_TYPE
 
 
 def answer(source, tell):
-    """A response that streams events. ``tell()`` returns a list of events since the last call, each (name or
-    None, number or None, value); None ends the stream.
+    """Return a response that streams events. Raises Unavailable if there are too many streams.
+
+    ``tell()`` returns a list of the events since the last call, each (name or None, number or None, value).
+    None ends the stream.
     """
     viewer, followers = Viewer(), request.environ.get("gomq.followers")
     event = Event()
@@ -108,7 +108,7 @@ def answer(source, tell):
 
 
 class _Stream:
-    """An endless WSGI body, which yields events until the server closes it. ``source``: the Waker."""
+    """An endless WSGI body, which yields events until the server closes it. ``source`` is the Waker."""
 
     def __init__(self, source, followers, event, viewer, tell):
         self._source = source

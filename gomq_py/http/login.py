@@ -1,7 +1,7 @@
-"""Login and access: authenticates requests, and checks RabbitMQ's tags per route with ``@access``.
+"""Authenticates requests, and checks the user's management tags in each view with ``@access``.
 
-HTTP Basic carries a password or a token, Bearer a token; ``auth.logins`` alone checks both, and throttles
-guessing. A request without either header may belong to a session (``http.session``).
+HTTP Basic carries a password or a token, Bearer a token. ``auth.logins`` checks both and slows down guessing.
+A request without these headers may belong to a session (``http.session``).
 """
 import functools
 from urllib.parse import urlsplit
@@ -41,14 +41,14 @@ ANYBODY = ""
 
 
 class LoginCounts:
-    """Counts the logins at the management API: those that succeeded, and those that failed."""
+    """Counts successful and failed logins at the management API."""
 
     def __init__(self):
         self.succeeded_count = self.failed_count = 0
 
 
 class LocalOperator(User):
-    """The user of the control socket, who may do everything. Lists of users do not show this user."""
+    """The user of the control socket, who may do everything and is in no list of users."""
 
     __slots__ = ()
 
@@ -56,12 +56,11 @@ class LocalOperator(User):
         User.__init__(self, "gomq-py-ctl", "", "", (ADMINISTRATOR,), None)
 
     def permission(self, vhost):
-        """Return a Permission with all rights, whatever the vhost."""
         return Permission(self.name, vhost, ".*", ".*", ".*")
 
 
 def reach(user):
-    """The user's tags, and the tags that these include, as a set."""
+    """Return a set of the user's tags and of the tags that these include."""
     reached = set()
     for tag in user.tags:
         reached |= IMPLIED.get(tag, frozenset({tag}))
@@ -69,7 +68,7 @@ def reach(user):
 
 
 def authenticate():
-    """The user of this request. Raises ForeignPage, LoginFailed, NotAuthorised or Throttled. May switch."""
+    """The user of this request. Raises ForeignPage, LoginFailed, NotAuthorised, Throttled. May switch."""
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
         return operator
@@ -78,12 +77,12 @@ def authenticate():
 
 
 def sessions():
-    """The Sessions (logins by cookie) of the management API."""
+    """Return the management API's Sessions, which are logins by cookie."""
     return current_app.extensions["gomq.sessions"]
 
 
 def _by_session(number):
-    """The user of the session with this number. Sets g.session. Raises ForeignPage, SessionEnded."""
+    """The user of the session with this number. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
     session = sessions().find(number)
     # A token's user is not a local user, whatever its name.
@@ -106,7 +105,7 @@ def basic(name, password):
 
 
 def by_password(given):
-    """The user of an Authorization header. Raises NotAuthorised, LoginFailed or Throttled. May switch."""
+    """The user of an Authorization header. Raises NotAuthorised, LoginFailed, Throttled. May switch."""
     counts = current_app.extensions["gomq.logins"]
     address = _address()
     try:
@@ -126,8 +125,8 @@ def by_password(given):
 
 
 def _login(logins, given, address):
-    """Return the user of an Authorization header: Basic, whose password may be a token, or Bearer. Raises
-    LoginRefused, LoginFailed. May switch.
+    """Return the user of an Authorization header, Basic or Bearer. May switch. The password of Basic may be a
+    token. Raises LoginRefused, LoginFailed.
     """
     if given is not None and given.type == "basic" and given.username is not None:
         return logins.login(given.username, given.password or "", address)
@@ -144,11 +143,11 @@ REFUSALS = {
 
 
 def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
-    """Restrict a view to users whose tags include ``tag``. Sets ``g.user``, ``g.tags`` and ``g.session``
-    (None for a password or token).
+    """Return a decorator that restricts a view to users whose tags include ``tag``.
 
-    ``max_octets``: most octets of the body, which is received before the view runs. ``who()`` returns the
-    user, and must not switch after it has checked the login, so that it is still valid when the view runs.
+    Sets ``g.user``, ``g.tags`` and ``g.session`` (None for a password or token). ``max_octets`` is the most
+    bytes of the request body, which is received before the view runs. ``who()`` returns the user. It must not
+    switch greenlets after it has checked the login, so that the login is still valid when the view runs.
     """
 
     def decorate(view):
@@ -174,13 +173,12 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
 
 
 def _actor():
-    """The Actor of this request, for events and the audit log."""
     protocol = CONTROL_SOCKET if isinstance(g.user, LocalOperator) else request.scheme.upper()
     return Actor(g.user, protocol, request.environ.get("gomq.peer", str)())
 
 
 def check_login():
-    """Check, after a wait, that the request's login is still valid. Raises LoginFailed, SessionEnded."""
+    """Check after a wait that the request's login is still valid. Raises LoginFailed, SessionEnded."""
     # Meanwhile the user may have been deleted or have got another password or other tags, the token may have
     # expired, or the page may have logged out.
     if g.session is not None and not sessions().is_good(g.session):
@@ -190,15 +188,13 @@ def check_login():
 
 
 def require_tag(tag):
-    """Raises NotAuthorised unless the user's tags include ``tag``, or ``tag`` is ANYBODY."""
+    """Raise NotAuthorised unless the user's tags include ``tag``. ANYBODY is always allowed."""
     if tag != ANYBODY and tag not in g.tags:
         raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
 
 
 def set_by():
-    """Return the author of a parameter that this request sets, for ``Parameters.set``; None for a token's
-    user.
-    """
+    """The author of a parameter that this request sets, for ``Parameters.set``. None for a token's user."""
     # A token's user is not a local user, whatever its name.
     if isinstance(g.user, LocalOperator):
         return OPERATOR
@@ -206,20 +202,20 @@ def set_by():
 
 
 def sees_vhost(name):
-    """Whether this request's user has a permission in the vhost, or the monitoring tag."""
+    """Return whether this request's user has a permission in the vhost, or the tag monitoring."""
     return user_sees_vhost(g.user, g.tags, name)
 
 
 def user_sees_vhost(user, tags, name):
-    """Whether a user with these tags may see the vhost."""
+    """Return whether a user with these tags has a permission in the vhost, or the tag monitoring."""
     return MONITORING in tags or may_enter(user, name)
 
 
 # sign-on at the issuer of tokens
 
 def sign_on_settings(given):
-    """The settings that a page needs to log in at the issuer of tokens ([oauth]), for /api/auth; None if
-    tokens are not accepted, or pages have no client id.
+    """Return the settings that a web page needs for a login at the token issuer ([oauth]), for /api/auth.
+    None if tokens are not accepted, or no client id or usable issuer is configured.
     """
     # The page asks the issuer for a code (OAuth 2.0, RFC 6749 §4.1, with PKCE, RFC 7636) and exchanges it for
     # a token itself; the broker sees only the token, as from any client. A client id is no secret.
@@ -235,7 +231,7 @@ def sign_on_settings(given):
 
 
 def issuer_origins(given):
-    """A tuple: the origin of the tokens' issuer; empty if a Content-Security-Policy cannot name it."""
+    """A tuple with the origin of the token issuer; empty if a Content-Security-Policy cannot name it."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port
@@ -248,7 +244,7 @@ def issuer_origins(given):
 
 
 def policy_with_issuer(policy, given):
-    """This Content-Security-Policy, extended if sign-on is set up, so that a page may reach the issuer."""
+    """The Content-Security-Policy ``policy``. If sign-on is set up, pages may also reach the issuer."""
     if sign_on_settings(given) is None:
         return policy
     return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *issuer_origins(given))))

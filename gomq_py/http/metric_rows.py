@@ -1,8 +1,8 @@
-"""Metric rows: tables with RabbitMQ's names for the counters of queues, channels and connections, and with
-the functions that read these counters.
+"""Tables of counters of queues, channels and connections: RabbitMQ's names, and functions that read the
+counters.
 
-A row of a table of gauges has four items: name, help, function that reads a queue, function that reads the
-sums over all queues (a namespace of sums.QUEUE_SUMS).
+A row of a table of gauges has four items: name, help, a function that reads a queue, a function that reads
+the sums over all queues (a namespace of sums.QUEUE_SUMS).
 """
 
 # rows of gauges, by RabbitMQ's family
@@ -111,7 +111,7 @@ CHURN = (
 
 
 def unconfirmed(channel):
-    """Number of a channel's messages that are not confirmed yet."""
+    """Return the number of messages published on a channel and not confirmed yet."""
     return channel.published - channel.confirmed_count if channel.confirming else 0
 
 

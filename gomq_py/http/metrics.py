@@ -1,8 +1,8 @@
-"""Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
+"""Prometheus metrics of the broker's counters under RabbitMQ's names, so that its dashboards work.
 
-Each method yields families for ``exposition.rendered``; each family of RabbitMQ's /metrics/detailed has its
-own method. Reads the broker's counters, keeps nothing. Makes series per object lazily, and sums over many
-objects in slices.
+Methods yield metric families for ``exposition.rendered``; each family of RabbitMQ's /metrics/detailed has its
+own method. Nothing is kept between scrapes. Series per object are made lazily, and sums over many objects in
+slices.
 """
 import resource
 import sys
@@ -31,10 +31,10 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families of a node's present state. ``endpoint``: value of that label in identity_info."""
+    """Metric families of a node's present state. ``endpoint`` is the label of that name in identity_info."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
-        """``inner`` comes between the prefix and the names of all families but identity and build."""
+        """``inner`` stands between the prefix and the names of all families but identity and build."""
         self._node = node
         self._outer = prefix
         self._prefix = prefix + inner
@@ -43,8 +43,7 @@ class Families:
     # the broker
 
     def identity(self, _vhosts=None):
-        """Yield the metric families with identity and versions, by which dashboards join all other families.
-        """
+        """Yield identity and versions, by whose labels dashboards join all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
@@ -57,15 +56,12 @@ class Families:
             "product_version": gomq_py.__version__})
 
     def churn(self, _vhosts=None):
-        """Yield how many connections, channels and queues were opened and closed since the start."""
         churn = self._node.churn()
         for name, text, counter in rows.CHURN:
             yield self._counter(name, text, churn[counter])
 
     def node_coarse(self, _vhosts=None):
-        """Yield the memory, descriptors, client connections and processor time that the process uses, and the
-        free disk space.
-        """
+        """Yield the process's memory, descriptors, connections and CPU time, and the free disk space."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", resources.descriptor_count())
         yield self._gauge(
@@ -82,7 +78,6 @@ class Families:
         yield self._counter("cpu_system_time", "Seconds of CPU in the kernel for the broker", usage.ru_stime)
 
     def node_limits(self, _vhosts=None):
-        """Yield the resource limits of the process, and its uptime."""
         watch, descriptors = self._node.broker.resource_watch, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield self._gauge("process_max_fds", "Open file descriptors limit", descriptors)
         yield self._gauge(
@@ -98,7 +93,7 @@ class Families:
             yield self._gauge(name, "Node uptime in seconds", self._node.uptime_s())
 
     def alarms(self, _vhosts=None):
-        """Yield the broker's alarms: 1 for an alarm that is on and blocks publishers, else 0."""
+        """Yield the broker's alarms: 1 for an active alarm, which blocks publishers, otherwise 0."""
         alarms = self._node.broker.alarms
         for name, text, is_on in (
                 ("memory_used_watermark", "for lack of memory", alarms.is_on(MEMORY)),
@@ -110,7 +105,6 @@ class Families:
             yield self._gauge(f"alarms_{name}", f"1 while publishers are held {text}", int(is_on))
 
     def auth(self, _vhosts=None):
-        """Yield the numbers of successful and of failed logins."""
         churn = self._node.clients.churn
         succeeded, failed = churn.logins_succeeded, churn.logins_failed
         for name, text, value in (
@@ -121,8 +115,7 @@ class Families:
     # totals
 
     def totals(self):
-        """Yield all families of queues, channels and connections, each summed over all objects. May switch.
-        """
+        """Yield all families of queues, channels and connections, summed over all objects. May switch."""
         by_type, exchanges, channels = self._summed()
         queues = SimpleNamespace(**sums.over_types(by_type))
         for name, text, _, value in (*rows.COARSE, *rows.CONSUMERS, *rows.DETAILS):
@@ -135,7 +128,6 @@ class Families:
         yield from self.global_counters(by_type, exchanges, channels)
 
     def counts(self):
-        """Yield the numbers of connections, channels, consumers and queues."""
         connections, vhosts = self._node.clients.all(), list(self._node.broker.vhosts.values())
         yield self._gauge("connections", "Connections currently open", len(connections))
         yield self._gauge(
@@ -145,8 +137,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """Yield RabbitMQ's counters by protocol. Without arguments, calls ``_summed()`` and uses the parts of
-        its result. May switch.
+        """Yield RabbitMQ's counters by protocol. May switch. The arguments are the parts of ``_summed()``,
+        which is called if they are missing.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -216,9 +208,7 @@ class Families:
         )
 
     def _summed(self):
-        """Return ({type: sums of queues}, sums of exchanges, sums of channels), with deleted vhosts. May
-        switch.
-        """
+        """Return {type: sums of queues}, sums of exchanges and of channels, with deleted ones. May switch."""
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
@@ -238,35 +228,29 @@ class Families:
     # one series per object; ``vhosts``: the wanted names, None for all
 
     def queue_coarse(self, vhosts=None):
-        """Yield the numbers of ready, unacknowledged and all messages of each queue."""
         return self._queue_gauges(rows.COARSE, vhosts)
 
     def queue_consumers(self, vhosts=None):
-        """Yield every queue's number of consumers."""
         return self._queue_gauges(rows.CONSUMERS, vhosts)
 
     def queue_details(self, vhosts=None):
-        """Yield every queue's consumers, consumer capacity, octets of messages, and persistent messages."""
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):
-        """Yield every queue's deliveries, under RabbitMQ's names for channels."""
+        """Yield each queue's deliveries, under RabbitMQ's names for channels."""
         return self._queue_counters("channel", vhosts)
 
     def queue_delivery(self, vhosts=None):
-        """Yield every queue's deliveries, under RabbitMQ 4's names for queues."""
+        """Yield each queue's deliveries, under RabbitMQ 4's names for queues."""
         return self._queue_counters("queue", vhosts)
 
     def queue_published(self, vhosts=None):
-        """Yield the number of messages published to each queue."""
         yield self._series(
             Counter, "queue_messages_published", rows.PUBLISHED, ("queue_vhost", "queue"),
             (((queue.vhost, queue.name), queue.published) for queue in self._queues(vhosts)))
 
     def channel_exchange(self, vhosts=None):
-        """Yield the numbers of messages published to each exchange, and each channel's confirms, under
-        RabbitMQ's names for channels.
-        """
+        """Yield publishes per exchange and confirms per channel, under RabbitMQ's names for channels."""
         yield from self._exchange_counters("channel_messages", vhosts)
         yield self._series(
             Counter, "channel_messages_confirmed", "Messages confirmed to publishers", ("channel", "vhost"), (
@@ -274,52 +258,44 @@ class Families:
                 for channel, one in self._channels(vhosts) if channel.published))
 
     def exchanges(self, vhosts=None):
-        """Yield each exchange's numbers of published messages and of copies routed to queues, under RabbitMQ
-        4's names.
-        """
+        """Yield each exchange's published messages and copies routed to queues, under RabbitMQ 4's names."""
         yield from self._exchange_counters("exchange_messages", vhosts)
         yield self._series(
             Counter, "exchange_messages_routed", "Copies routed to queues", EXCHANGE,
             (((one.vhost, one.name), one.state.publish_out) for one in self._exchanges(vhosts)))
 
     def connection_octets(self, _vhosts=None):
-        """Yield the octets that each connection has received and sent."""
         connections = self._node.clients.all()
         for name, text, value in rows.CONNECTION_COUNTERS:
             yield self._series(
                 Counter, name, text, ("connection",), (((one.name,), value(one)) for one in connections))
 
     def connection_channels(self, _vhosts=None):
-        """Yield each connection's number of channels."""
         yield self._series(
             Gauge, "connection_channels", "Channels on a connection", ("connection",),
             (((one.name,), len(one.channels)) for one in self._node.clients.all()))
 
     def channels(self, vhosts=None):
-        """Yield for each channel its consumers, unacknowledged messages and unconfirmed messages (numbers),
-        and its limits.
-        """
+        """Yield each channel's consumers, prefetch limits, and unacknowledged and unconfirmed messages."""
         channels = self._channels(vhosts)
         for name, text, value in rows.CHANNEL_GAUGES:
             yield self._series(Gauge, name, text, ("connection", "channel", "vhost"), (
                 ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels))
 
     def vhost_status(self, vhosts=None):
-        """Yield a sample of 1 for every vhost: all vhosts run."""
+        """Yield the sample 1 for each vhost, because all vhosts run."""
         names = sorted(vhost.name for vhost in self._wanted(vhosts))
         yield (
             Gauge(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)),
             (((name,), 1) for name in names))
 
     def exchange_bindings(self, vhosts=None):
-        """Yield each exchange's number of bindings; the default exchange's bindings are implicit and not
-        counted.
-        """
+        """Yield each exchange's number of bindings, without the default exchange."""
         yield self._of_exchanges(
             "bindings", "Bindings of the exchange", vhosts, lambda one: one.binding_count)
 
     def exchange_names(self, vhosts=None):
-        """Yield a sample of 1 for every exchange."""
+        """Yield the sample 1 for each exchange, without the default exchange."""
         yield self._of_exchanges("name", "Every exchange there is", vhosts, lambda _: 1)
 
     def _of_exchanges(self, name, text, vhosts, value):
@@ -346,7 +322,7 @@ class Families:
                 ((one.vhost, one.name), value(one.state)) for one in exchanges))
 
     def _series(self, kind, name, text, labels, samples):
-        """A family with a series per object; ``samples`` yields (label values, value) of each object."""
+        """A family with a series per object. ``samples`` yields (label values, value) of each object."""
         return kind(self._prefix + name, text, labels=labels), samples
 
     def _queues(self, vhosts):

@@ -1,8 +1,7 @@
-"""Own metrics: metric families that RabbitMQ lacks: ages and returns of messages, durations of flushes,
-latency of the loop, shovels, federation links.
+"""Prometheus metrics that RabbitMQ lacks: message ages and returns, flush times, event loop latency, shovels,
+federation.
 
-Reads only; costly values (the loop's latency) are measured during a scrape, never at other
-times.
+Costly values, such as the event loop's latency, are measured only during a scrape.
 """
 import time
 from collections import Counter
@@ -66,14 +65,13 @@ LAG = ("lag", GaugeMetricFamily, "lag", "Messages that are ready at the source, 
 
 
 class OwnFamilies:
-    """Metric families over a node's present state, in the form for ``exposition.rendered``."""
+    """Metric families of a node's present state, in the form for ``exposition.rendered``."""
 
     def __init__(self, node):
         self._node = node
 
     def overview(self):
-        """Yield the families of the whole broker: flushes, the loop, damage, jobs, MQTT, the oldest messages.
-        """
+        """Yield the families of the whole broker, without samples per object. May switch."""
         yield from self.sync()
         yield from cluster_families(self._node.cluster_figures())
         yield from self.loop()
@@ -98,7 +96,7 @@ class OwnFamilies:
         )
 
     def sync(self, _vhosts=None):
-        """Yield the histogram of the durations of group commit flushes."""
+        """Yield the histogram of durations of flushes, which confirms wait for."""
         taken = self._node.broker.durability.disk.sync_seconds
         family = HistogramMetricFamily(
             f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one"
@@ -107,8 +105,7 @@ class OwnFamilies:
         yield family
 
     def damage(self, _vhosts=None):
-        """Yield the numbers of messages found damaged on disk, and of files kept for an operator. May switch.
-        """
+        """Yield the number of damaged messages on disk, and of files kept for an operator. May switch."""
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
         yield _counter(
             "damaged_messages",
@@ -120,7 +117,6 @@ class OwnFamilies:
         )
 
     def failed_jobs(self):
-        """Return the family with the number of failed slices of background work, by job."""
         family = CounterMetricFamily(
             f"{PREFIX}jobs_failed", "Slices of background work that ended with an error", labels=("job",)
         )
@@ -129,9 +125,7 @@ class OwnFamilies:
         return family
 
     def mqtt(self):
-        """Yield the broker's numbers of MQTT clients, sessions, subscriptions, and retained and dropped
-        messages. May switch.
-        """
+        """Yield MQTT clients, sessions, subscriptions, retained messages and dropped messages. May switch."""
         connected = Counter(
             one.protocol for one in paced(self._node.clients.all(), LOOK) if one.door == "mqtt")
         clients = GaugeMetricFamily(
@@ -162,7 +156,7 @@ class OwnFamilies:
             f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
 
     def ages(self, vhosts=None):
-        """Yield for each queue the age of its oldest ready and its oldest unacknowledged message."""
+        """Yield the ages of each queue's oldest ready and oldest unacknowledged message."""
         now_ms = time.time() * 1000
         queues = self._queues(vhosts)
         yield _series("queue_oldest_ready_age_seconds", "Age of the oldest ready message", LABELS, (
@@ -174,8 +168,8 @@ class OwnFamilies:
             (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
-        """Yield for each queue a cumulative histogram of its messages by number of returns; queues without
-        returned messages are left out.
+        """Yield for each queue a cumulative histogram: messages by the number of times they came back. Queues
+        without returned messages are left out.
         """
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield _series(
@@ -183,8 +177,7 @@ class OwnFamilies:
             (*LABELS, "le"), (sample for queue in queues for sample in _returned(queue)))
 
     def lags(self, vhosts=None):
-        """Yield for each consumer of a stream how many messages of the stream the consumer has not got yet.
-        """
+        """Yield for each consumer of a stream the number of messages that it has not got yet."""
         samples = []
         for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
@@ -198,13 +191,12 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """Yield for each queue the number of messages that are set aside, because they could not be moved."""
+        """Yield each queue's number of messages that could not be moved and were set aside."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
 
     def groups(self, vhosts=None):
-        """Yield for each queue with message groups how many are out, and what waits for them."""
         described = [
             ((queue.vhost, queue.name), groups) for queue in paced(self._queues(vhosts), LOOK)
             if (groups := describe_groups(queue)) is not None
@@ -213,8 +205,6 @@ class OwnFamilies:
             yield _series(name, text, LABELS, ((names, groups[field]) for names, groups in described))
 
     def schedules(self, vhosts=None):
-        """Yield for each delayed exchange with schedules their number, and what they have sent and left out.
-        """
         found = list(self._schedules(vhosts))
         for field, family, name, text in SCHEDULES:
             yield family(f"{PREFIX}exchange_{name}", text, labels=("vhost", "exchange")), (
@@ -236,25 +226,24 @@ class OwnFamilies:
         return found
 
     def _delayed(self, vhosts=None):
-        """The delayed exchanges."""
         return [
             one for vhost in list(self._node.broker.vhosts.values())
             if vhosts is None or vhost.name in vhosts
             for one in list(vhost.exchanges.values()) if one.delayed_store is not None]
 
     def _schedules(self, vhosts=None):
-        """Yield ((vhost, exchange), Schedules) of the delayed exchanges that have or had some. May switch."""
+        """Yield ((vhost, exchange), Schedules) of delayed exchanges that have or had some. May switch."""
         for one in paced(self._delayed(vhosts), LOOK):
             if one.delayed_store.schedules is not None:
                 yield (one.vhost, one.name), one.delayed_store.schedules
 
     def _movers(self):
-        """The queues, and the stores of delayed exchanges, all things that may have set messages aside."""
+        """Return all objects that can set messages aside: queues, and the stores of delayed exchanges."""
         return self._queues() + [one.delayed_store for one in self._delayed()]
 
     def oldest_unacked(self):
-        """Return {queue: delivery time of its oldest unacknowledged message, Unix seconds}, found by a search
-        of the oldest messages of each channel. May switch.
+        """Return {queue: delivery time of its oldest unacknowledged message}, in Unix seconds. May switch.
+        Searches at most LOOKED_AT messages per channel.
         """
         oldest = {}
         for connection in paced(self._node.clients.all()):
@@ -270,15 +259,15 @@ class OwnFamilies:
 
 
 class LinkFamilies:
-    """Yields the metric families of shovels and federation links, in the form for ``exposition.rendered``. No
-    label contains a URI or an error text. ``vhosts``: names of the wanted vhosts, None for all.
+    """Yields metric families of shovels and federation links, in the form for ``exposition.rendered``. No
+    label contains a URI or an error text. ``vhosts`` are the names of the wanted vhosts, None for all.
     """
 
     def __init__(self, node):
         self._node = node
 
     def overview(self):
-        """Yield, for shovels and for federation links, the number of links in each state. May switch."""
+        """Yield the number of shovels and of federation links in each state. May switch."""
         for kind, states, found in (
             (SHOVEL, STATES, (one.state for one in paced(self._shovels(), LOOK))),
             (FEDERATION, FEDERATION_STATES, (one.state for one in paced(self._links(), LOOK))),
@@ -291,7 +280,7 @@ class LinkFamilies:
             yield family
 
     def shovels(self, vhosts=None):
-        """Yield metric families with one sample for each shovel, such as its moved messages. May switch."""
+        """Yield families with one sample per shovel, such as its moved messages. May switch."""
         described = [
             ((one.vhost.name, one.name), self._node.shovels.described(one))
             for one in paced(self._shovels(vhosts), LOOK)
@@ -299,9 +288,7 @@ class LinkFamilies:
         yield from _families(SHOVEL, SHOVEL_LABELS, described, "state", (*ROWS, LAG))
 
     def federation(self, vhosts=None):
-        """Yield metric families with one sample for each federation link, such as its moved messages. May
-        switch.
-        """
+        """Yield families with one sample per federation link, such as its moved messages. May switch."""
         described = [
             ((one.vhost.name, one.upstream.name, one.type, one.name), one.described())
             for one in paced(self._links(vhosts), LOOK)
@@ -309,7 +296,7 @@ class LinkFamilies:
         yield from _families(FEDERATION, FEDERATION_LABELS, described, "status", ROWS)
 
     def per_object(self):
-        """Yield the metric families of shovels() and of federation(). May switch."""
+        """Yield the families of ``shovels()`` and ``federation()``. May switch."""
         yield from self.shovels()
         yield from self.federation()
 

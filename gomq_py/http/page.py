@@ -1,8 +1,8 @@
-"""Serves the files of the management page: `/` is the page, `/ui/...` its parts, as stored in the package.
+"""Serves the files of the management web page: `/` is the page, `/ui/...` are its parts.
 
-The blueprint knows no broker, needs no login and contains no secret. Files are read and compressed at the
-first request, and when they have changed, so that work on the page needs no restart. A path is either a plain
-name in plain folders or unknown: no other file of the disk is ever read.
+The files need no login and contain no secret. They are read and compressed at the first request, and again
+when they have changed. Only plain names in plain folders are valid paths, so no other file on the disk is
+ever read.
 """
 import gzip
 import hashlib
@@ -61,7 +61,6 @@ def _answer(path):
 
 
 def _found(path):
-    """The _File of a path; None if the page has no such file."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None

@@ -1,7 +1,7 @@
-"""Paging: filters, sorts and pages a list and cuts its objects to columns, as RabbitMQ does, by the query's
-``page page_size name use_regex sort sort_reverse columns``.
+"""Filters, sorts and pages a list, and reduces its objects to some columns, as RabbitMQ does.
 
-A query's pattern has limits of length and time; a page has at most 500 objects.
+The query has ``page page_size name use_regex sort sort_reverse columns``. A query's pattern has limits of
+length and time; a page has at most 500 objects.
 """
 from typing import Any
 
@@ -20,9 +20,7 @@ MAX_PAGE_SIZE = 500
 
 
 def listing(rows, kind=JSON):
-    """The answer to a list request: the entities ``rows`` filtered, sorted, paged and cut to columns as the
-    query says. May switch.
-    """
+    """Answer a list request: ``rows`` filtered, sorted, paged. Raises BadRequest. May switch."""
     # JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are
     # left out. Facts for filters and sorting are read once in a statistics interval for all requests
     # (``index``).
@@ -48,7 +46,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """Return (number of rows, JSON of the rows as a list of bytes), built in slices. May switch."""
+    """Return (number of rows, JSON of the rows as a list of bytes). Works in slices. May switch."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
     with_histories(len(places))  # from here on: a sort by a rate reads all rows
@@ -66,9 +64,7 @@ def _shown(rows, places, query):
 
 
 def _page(query):
-    """Return (page, page size); page is None if the query names no page. Raises BadRequest with RabbitMQ's
-    text.
-    """
+    """Return (page, page size); page is None if the query has none. Raises BadRequest in RabbitMQ's words."""
     texts = [query.get(name) or None for name in ("page", "page_size")]
     page, size = [None if text is None else number_in(text) for text in texts]
     if any(text is not None and number is None for text, number in zip(texts, (page, size))):
@@ -80,7 +76,7 @@ def _page(query):
 
 
 def _places(rows, query):
-    """The indexes of the rows that match the query's ``name``, in the query's order. May switch."""
+    """The indexes of the rows that match the query's ``name``, sorted as the query says. May switch."""
     field, wanted = query.get("sort"), query.get("name")
     places: Any = range(len(rows.all))
     if wanted:
@@ -102,7 +98,7 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """List for each row whether its name contains the text, or matches the pattern. Raises BadRequest."""
+    """Return whether each row's name contains the text or matches the pattern: a list. Raises BadRequest."""
     name_of = rows.kind.name_of
     if is_pattern:
         pattern = pattern_of(wanted, ignore_case=True)

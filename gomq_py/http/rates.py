@@ -1,15 +1,16 @@
-"""Rates: measures the change of counters per second between requests, and keeps their history for curves.
+"""Measures the change of counters per second between requests, and keeps their history for curves.
 
-A *thing* is an entity with counters; a *look* is a request that reads them. A rate is the change between two
-looks: without looks nothing is measured.
+A *thing* is an entity with counters. A *look* is a request that reads the counters. A rate is the change
+between two looks: without looks nothing is measured.
 
     look(group, thing, windows) -> View     windows: the query's ``lengths_age lengths_incr msg_rates_age
                                             ...``, in seconds: the View then has samples too
 
-A history begins with the first request for it and ends after a while without requests; one greenlet samples
+A history begins with the first request for it and ends after a while without requests. One greenlet samples
 all histories. In a ``long`` group a history also has samples of a whole day, further apart, which stay for a
-day after the last look. LOOKS_MAX and HISTORIES_MAX bound both. ``record`` makes and samples a history
-although no client looks, and bounds nothing: see http.recorder.
+day after the last look. LOOKS_MAX and HISTORIES_MAX limit their numbers.
+
+``record`` samples a history without any look, and is not limited: see http.recorder.
 """
 import time
 import weakref
@@ -43,9 +44,9 @@ CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 class Group:
     """The counters of one kind of entity, such as queues.
 
-    ``categories``: {name of a counter: its category, one of CATEGORIES}; a query names the categories of
-    which it wants samples. ``read(entity)`` returns the counters' values in the same order. ``long``:
-    histories of these entities may cover a day.
+    ``categories`` maps a counter's name to its category, one of CATEGORIES. A query names the categories
+    whose samples it wants. ``read(entity)`` returns the values in the same order. ``long``: histories may
+    cover a day.
     """
 
     __slots__ = ("names", "categories", "read", "long")
@@ -79,7 +80,7 @@ class View:
         return shape
 
     def details(self, index):
-        """The ``*_details`` of the counter at ``index``, a dict: its rate and, if requested, samples."""
+        """The ``*_details`` of the counter at ``index``: a dict with its rate and, if requested, samples."""
         details = {"rate": self._rates[index]}
         if self._history is not None:
             window = self._windows.get(self.group.categories[index])
@@ -89,9 +90,7 @@ class View:
 
 
 class Rates:
-    """Keeps rates and histories of one broker: a sample every ``interval_s``, the last ``samples_max``.
-    ``spawn`` starts the sampling greenlet; tests pass the clocks.
-    """
+    """Keeps rates and histories of one broker: a sample every ``interval_s``, the last ``samples_max``."""
 
     def __init__(
         self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time, spawn=gevent.spawn
@@ -109,8 +108,10 @@ class Rates:
         self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
     def look(self, group, thing, windows=None, begins=True):
-        """Read an entity's counters; returns a View, with rates since the last look. Unless ``begins``, no
-        history begins, and an entity without one has its values as the only sample. May switch.
+        """Read an entity's counters, and return a View with rates since the last look. May switch.
+
+        With ``begins`` false no history begins; an entity without a history has its current values as the
+        only sample.
         """
         values = group.read(thing)
         history = None
@@ -122,9 +123,7 @@ class Rates:
         return View(group, values, rates, history, windows)
 
     def record(self, group, thing, values):
-        """Add a sample, RECORD_INTERVAL_S after the last one, to the history of an entity, which then lasts
-        until end_record().
-        """
+        """Add a sample to an entity's history, which then lasts until ``end_record()``."""
         key = (group, _reference(thing))
         history = self._recorded.get(key)
         if history is None:
@@ -133,7 +132,7 @@ class Rates:
         history.record(self._unix_s(), values)
 
     def end_record(self, group, thing):
-        """Stop recording an entity, and drop what no client looks at."""
+        """Stop recording an entity. Its history stays only while clients look at it."""
         self._recorded.pop((group, _reference(thing)), None)
 
     def _new_history(self, group):
@@ -142,7 +141,7 @@ class Rates:
         return History(len(group.names), self._samples_max, is_long)
 
     def forget(self):
-        """Drop all rates and histories; sampling ends with the next round."""
+        """Drop all rates and histories. Sampling ends with the next round."""
         for looks in self._looks.values():
             looks.clear()  # each look refers to its holder
         self._looks.clear()
@@ -150,7 +149,7 @@ class Rates:
         self._recorded.clear()
 
     def close(self):
-        """End the sampling greenlet, which would keep the broker alive, and drop all. May switch."""
+        """Stop the sampling greenlet, which keeps the broker in memory, and drop everything. May switch."""
         self.forget()
         if self._keeper is not None:
             gevent.kill(self._keeper)
@@ -230,7 +229,7 @@ class Rates:
             history.wanted_until >= now or history.kept_until < now for history in self._histories.values())
 
     def sample(self):
-        """Drop histories that no client uses any more, and add a sample to the others. May switch."""
+        """Drop unused histories, and add a sample to each of the others. May switch."""
         self._forget()
         for (group, reference), history in paced(list(self._histories.items())):
             thing = reference()
@@ -256,8 +255,8 @@ class Rates:
 
 
 def _reference(thing, gone=None):
-    """Return a weak reference to ``thing`` or, if that is impossible, a strong reference. Calling the
-    reference returns the thing, or None after the thing's end, at which ``gone(reference)`` is called.
+    """Return a weak reference to ``thing``, or a strong reference if a weak one is impossible. Calling a weak
+    reference returns None after the thing's end. At its end ``gone(reference)`` is called.
     """
     # A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     try:
@@ -267,7 +266,7 @@ def _reference(thing, gone=None):
 
 
 class _Strong:
-    """A strong reference with the interface of a weak one, for things without weak references."""
+    """A strong reference with the interface of a weak one, for objects that allow no weak references."""
 
     __slots__ = ("_thing",)
 
@@ -295,7 +294,6 @@ class _Look:
         self.rates = rates
 
     def take(self, at, values, rates):
-        """Replace this reading by a later reading."""
         self.at = at
         for index, value in enumerate(values):
             self.values[index] = value
@@ -303,17 +301,15 @@ class _Look:
 
 
 class _Looks(dict):
-    """The last readings of one group: {reference of an entity: _Look}. Drops a _Look with its entity."""
+    """The last readings of one group, {reference of an entity: _Look}. Drops a _Look when its entity ends."""
 
     __slots__ = ()
 
     # Those of many short-lived clients would otherwise fill memory.
     def find(self, thing):
-        """The last _Look at the entity ``thing``, or None."""
         return self.get(_reference(thing))
 
     def add(self, thing, at, values):
-        """Store and return the first _Look at the entity ``thing``."""
         reference = _reference(thing, self._gone)
         look = _Look(at, array("d", values), array("d", bytes(8 * len(values))))
         self[reference] = look
@@ -324,8 +320,8 @@ class _Looks(dict):
 
 
 class History:
-    """Past values of one entity's counters: the last ``samples_max`` samples; if recorded, samples of ten
-    minutes, RECORD_INTERVAL_S apart; if ``is_long``, samples of a whole day, LONG_INTERVAL_S apart.
+    """Past values of one entity's counters. Has the last ``samples_max`` samples; if recorded, ten minutes of
+    samples RECORD_INTERVAL_S apart; if ``is_long``, a day of samples LONG_INTERVAL_S apart.
     """
 
     __slots__ = ("wanted_until", "kept_until", "is_long", "_samples", "_recorded", "_long", "_long_at_s")
@@ -339,13 +335,12 @@ class History:
         self._long_at_s = -LONG_INTERVAL_S
 
     def add(self, unix_s, values):
-        """Add a sample; the oldest is dropped when there are too many."""
         self._samples.add(unix_s, values)
         if self.is_long_due(unix_s):
             self.add_long(unix_s, values)
 
     def record(self, unix_s, values):
-        """Add a sample to those of the last ten minutes, and to the day's if one is due."""
+        """Add a sample to the history of ten minutes and, if a sample is due, to the day's history."""
         if self._recorded is None:
             self._recorded = Ring(len(values), int(RECORD_S / RECORD_INTERVAL_S))
         self._recorded.add(unix_s, values)
@@ -353,28 +348,27 @@ class History:
             self.add_long(unix_s, values)
 
     def pause(self):
-        """Drop the samples that were taken because a client looked; those of records and of the day stay."""
+        """Drop the samples taken because a client looked. Samples of the ten minutes and the day stay."""
         self._samples.clear()
 
     def is_long_due(self, unix_s):
-        """Whether the next of the day's samples is due."""
         # A clock that was set back must not end the samples until it is where it was.
         return self.is_long and not 0 <= unix_s - self._long_at_s < LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
-        """Add a sample to the day's samples only, while no client requests the history."""
+        """Add a sample to the day's samples only."""
         self._long.add(unix_s, values)
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Add a sample after a pause; drop the earlier short-term samples."""
+        """Drop the samples from before a pause, and add a sample. Recorded samples and the day's stay."""
         # Curves would prefer these to the day's samples.
         self.pause()
         self.add(unix_s, values)
 
     def curve(self, index, age_s, incr_s):
-        """A dict with RabbitMQ's ``samples`` of the counter at ``index``, newest first, ``incr_s`` apart and
-        at most ``age_s`` old, with ``avg`` and ``avg_rate``.
+        """Return RabbitMQ's ``samples``, ``avg`` and ``avg_rate`` of the counter at ``index``, as a dict.
+        Samples are newest first, ``incr_s`` seconds apart and at most ``age_s`` seconds old.
         """
         samples = []
         newest_s = last_s = None
@@ -408,7 +402,7 @@ class History:
 
 
 class Ring:
-    """The last samples, each a time (Unix seconds) and every counter's value, all doubles, in one array."""
+    """The last samples in an array of doubles: each is Unix seconds and every counter's value."""
 
     __slots__ = ("_width", "_samples_max", "_ring", "_next")
 
@@ -418,12 +412,10 @@ class Ring:
         self.clear()
 
     def clear(self):
-        """Drop all samples."""
         self._ring = array("d")
         self._next = 0
 
     def add(self, unix_s, values):
-        """Add a sample; the oldest is dropped when there are too many."""
         sample = array("d", (unix_s, *values))
         if len(self._ring) < self._samples_max * self._width:
             self._ring.extend(sample)

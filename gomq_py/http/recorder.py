@@ -1,8 +1,7 @@
-"""Recorder: samples the broker, its vhosts and its busy queues from the start on, so that the page shows the
-last ten minutes to the first who opens it.
+"""Samples the counters of the broker, its vhosts and its busy queues from the start on. So the web page shows
+the last ten minutes as soon as it is opened.
 
-A round every half a minute hands the counters to ``Rates``, which keeps them. While a client looks, Rates
-samples more often by itself. Reads only; a round is cut into slices.
+A round every half a minute gives the counters to ``Rates``, which keeps them. A round works in slices.
 """
 from collections import OrderedDict
 from itertools import islice
@@ -32,7 +31,7 @@ _counters = attrgetter(*QUEUE_COUNTERS)
 
 
 class Recorder:
-    """Records one broker's figures in ``rates``. ``spawn`` starts its greenlet."""
+    """Records one broker's counters in ``rates``. ``spawn`` starts the greenlet."""
 
     def __init__(self, rates, node, spawn=gevent.spawn):
         self._rates = rates

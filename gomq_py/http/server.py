@@ -1,8 +1,8 @@
-"""The management servers: gevent.pywsgi on the broker's own hub, over TCP, TLS or a unix socket.
+"""The management servers: gevent.pywsgi in the broker's own event loop, over TCP, TLS or a unix socket.
 
-Each request runs in one greenlet and builds its answer in slices (``answers``). Limits: connections
-(``clients``), the octets of a head and of a refused body, a client's time for each step, requests per
-connection. Knows no route.
+Each request runs in one greenlet and builds its answer in slices (``answers``). There are limits for
+connections (``clients``), for the bytes of a head and of a refused body, for a client's time in each step,
+and for requests per connection. Knows no route.
 """
 import contextlib
 import io
@@ -42,7 +42,7 @@ REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class _LogSink:
-    """Logs pywsgi's lines at debug level, because they report no faults of the broker."""
+    """Logs pywsgi's lines at debug level, because they report no bugs of the broker."""
 
     @staticmethod
     def write(line):
@@ -54,7 +54,7 @@ class _LogSink:
 
 
 class _HeadRefused(ValueError):
-    """The head of a request is refused with the HTTP ``status``; None: the client has gone."""
+    """The head of a request is refused with this HTTP status. None: the client is gone."""
 
     def __init__(self, status=None):
         super().__init__(status)
@@ -62,7 +62,7 @@ class _HeadRefused(ValueError):
 
 
 class _Incoming(io.RawIOBase):
-    """Receives from a client for a buffered reader; limits each part of a request in octets and time."""
+    """Receives from a client for a buffered reader; limits each part of a request in bytes and time."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -79,22 +79,21 @@ class _Incoming(io.RawIOBase):
 
     @property
     def connection(self):
-        """The client's socket."""
         return self._client.connection
 
     def expect_head(self, first):
-        """Set the time limit for the next request: the request's for the ``first``, else the idle limit."""
+        """Set the next request's time limit: the request timeout for the first one, else the idle timeout."""
         self._octets, self._step = 0, _Incoming._idle
         self._clients.allow(
             self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout
         )
 
     def expect_body(self):
-        """Note that the head is complete: the body's first read starts the body's time limit."""
+        """Note that the head is complete. The body's time limit starts at the first read."""
         self._step = None
 
     def readinto(self, buffer):
-        """Receive into the buffer; returns the count. Raises _HeadRefused, BodyLost, OSError. May switch."""
+        """Receive into the buffer; return the count. Raises _HeadRefused, BodyLost, OSError. May switch."""
         if self._handed_over:
             return 0
         if self._step is None:
@@ -107,11 +106,10 @@ class _Incoming(io.RawIOBase):
         return count
 
     def hand_over(self):
-        """End the reading of HTTP: the caller reads on from the socket, after the octets buffered here."""
+        """Stop reading HTTP. The caller reads on from the socket, after the bytes buffered here."""
         self._handed_over = True
 
     def _idle(self, count):
-        """Handle the first octets of a request, which end the idle time before the request."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -135,7 +133,7 @@ class _Incoming(io.RawIOBase):
 
 
 class _Outgoing:
-    """A client's socket for pywsgi, in which each write has a time limit."""
+    """A client's socket for pywsgi, with a time limit for each write."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -147,7 +145,7 @@ class _Outgoing:
         return getattr(self._connection, name)
 
     def sendall(self, octets):
-        """Send all octets. Raises OSError if the client does not read in time. May switch."""
+        """Send all bytes. Raises OSError if the client does not read in time. May switch."""
         view = memoryview(octets)
         at = 0
         while at < len(view):
@@ -157,10 +155,10 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. Octets left unread are discarded, or the connection is closed."""
+    """A request's body for WSGI. Unread bytes are discarded, or the connection is closed."""
 
     def __init__(self, handler, asked, most):
-        """``asked``: pywsgi's Input, which sends a due 100-continue; ``most``: most octets to discard."""
+        """``asked`` is pywsgi's Input, which sends a 100-continue. ``most``: most bytes to discard."""
         self._handler = handler
         self._asked = asked
         before = asked._send_100_continue
@@ -171,11 +169,11 @@ class _Body:
         self._lost = False
 
     def read(self, size=-1):
-        """Up to ``size`` octets of the body; -1: all. Raises BodyLost. May switch."""
+        """Return up to ``size`` bytes of the body; -1 means all. Raises BodyLost. May switch."""
         return self._taken(self._body.read, size)
 
     def readline(self, size=-1):
-        """The next line of the body. Raises BodyLost. May switch."""
+        """Return the next line of the body. Raises BodyLost. May switch."""
         return self._taken(self._body.readline, size)
 
     def __iter__(self):
@@ -193,7 +191,7 @@ class _Body:
         return taken
 
     def _discard(self):
-        """Discard the rest of the body; pywsgi calls this. May switch."""
+        """Discard the rest of the body. Called by pywsgi. May switch."""
         handler = self._handler
         # A client that got no 100-continue may not send the body at all.
         unasked = (
@@ -215,7 +213,7 @@ class ManagementHandler(WSGIHandler):
     """Serves one connection. Slashes within a name, encoded as %2F, stay distinct from the path's."""
 
     def __init__(self, client, clients, settings, address, server, upgrades=None):
-        """``upgrades`` turns connections into WebSockets; None: this port has no WebSockets."""
+        """``upgrades`` turns connections into WebSockets; with None this port has no WebSockets."""
         self._settings = settings
         self._upgrades = upgrades
         self.upgraded = None
@@ -240,17 +238,17 @@ class ManagementHandler(WSGIHandler):
         return super().handle_one_request()
 
     def MessageClass(self, *args):
-        """Read the fields of a head, for pywsgi. Raises MalformedHead, HTTPException. May switch."""
+        """Read a request's header fields, for pywsgi. Raises MalformedHead, HTTPException. May switch."""
         fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
         heads.check_framing(fields, self.request_version)
         return fields
 
     def _connection_upgrade_requested(self):
-        """Return False: pywsgi would pass the socket in place of the body; see ``handle_one_response``."""
+        """Return False, or pywsgi would pass the socket as body. ``handle_one_response`` upgrades."""
         return False
 
     def handle_one_response(self):
-        """Answer one request: for a WebSocket here, any other in the application. May switch."""
+        """Answer one request: a WebSocket here, any other request in the application. May switch."""
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
                 accepted = self._upgrades.answer(
@@ -264,7 +262,7 @@ class ManagementHandler(WSGIHandler):
         super().handle_one_response()
 
     def _upgrade(self, accepted):
-        """Answer 101, after which AMQP or MQTT owns the socket. May switch."""
+        """Send the answer 101, after which AMQP or MQTT owns the socket. May switch."""
         self._incoming.hand_over()
         rest = self.rfile.read()
         self.socket.sendall(accepted.octets)
@@ -322,7 +320,7 @@ class ManagementHandler(WSGIHandler):
 
 
 def _peer(client, address):
-    """Name a client for the audit log: its address; of a unix socket, the system's user at the other end."""
+    """Return a client's name for the audit log: its address or, for a unix socket, its user id."""
     if isinstance(address, tuple):
         return format_address(address)
     _, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -330,15 +328,16 @@ def _peer(client, address):
 
 
 def _has_gone(client):
-    """Whether the client has closed its side, even if some of its octets are not read yet."""
+    """Return whether the client has closed its side, even if some of its bytes are unread."""
     poll = _poll()
     poll.register(client.fileno(), getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))
 
 
 def path_info(raw):
-    """WSGI's PATH_INFO of a raw request path, in which ``%2F`` and ``%25`` stay encoded, so that a name may
-    hold a slash.
+    """Return WSGI's PATH_INFO of a raw request path.
+
+    ``%2F`` and ``%25`` stay encoded, so that a name may contain a slash.
 
     >>> path_info("/api/queues/%2F/a%20b?x=1")
     '/api/queues/%2F/a b'
@@ -349,7 +348,7 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """pywsgi's server. Clients decides who may connect, and is informed when a client has left."""
+    """pywsgi's server. Its Clients decides who may connect, and is told when a client has left."""
 
     # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
     # for a connection that does not exist.
@@ -386,7 +385,7 @@ class _Server(WSGIServer):
             connection.close()
 
     def _is_own(self, client):
-        """Whether a client is to be served here. Raises OSError. May switch."""
+        """Return whether this node must serve a client. Raises OSError. May switch."""
         self.clients.allow(client, self._settings.http_request_timeout)
         with self.clients.waiting(client):
             is_own = self._forward.is_own(client.connection)
@@ -426,11 +425,13 @@ class ManagementServer:
     """Serves one WSGI app on one listening socket, with limits of connections and time."""
 
     def __init__(self, listening, app, settings, tls=None, upgrades=None, forward=None):
-        """``listening`` is bound and listens already. ``tls``: an ssl.SSLContext, any object with its
-        ``wrap_socket``, or None. ``upgrades`` turns connections into WebSockets, or is None.
+        """``listening`` is a bound socket in the listening state.
 
-        ``forward``, or None, passes clients on to another node: ``is_own(connection)`` waits for a client's
-        first octets, and returns whether this node must serve the client; otherwise ``until_end(connection,
+        ``tls`` is an ssl.SSLContext, any object with its method ``wrap_socket``, or None. ``upgrades`` turns
+        connections into WebSockets, or is None.
+
+        ``forward``, or None, passes clients on to another node. ``is_own(connection)`` waits for a client's
+        first bytes, and returns whether this node must serve the client. If not, ``until_end(connection,
         address)`` passes the client on.
         """
         self._server = _Server(listening, app, tls, settings, upgrades, forward)
@@ -438,25 +439,23 @@ class ManagementServer:
 
     @property
     def count(self):
-        """The number of connected clients."""
         return self._server.clients.count
 
     def start(self):
-        """Begin to accept connections."""
         self._server.start()
 
     def has_room(self):
-        """Whether a client that another node has accepted may be served now."""
+        """Return whether a client that another node has accepted may be served now."""
         return not self._server.started or not self._server.full()
 
     def adopt(self, family, descriptor, address):
-        """Serve a client whose connection, ``descriptor``, another node has accepted."""
+        """Serve a client that another node has accepted. ``descriptor``: the socket's file descriptor."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):
-        """In a forked child: close the child's copy of the socket; the parent goes on to accept."""
+        """In a forked child: close the child's copy of the socket. The parent goes on accepting."""
         abandon_socket(self._server.socket)
 
     def close(self):
-        """Stop accepting; requests under way have a second to end. May switch."""
+        """Stop accepting. Running requests have a second to end. May switch."""
         self._server.stop(timeout=1)

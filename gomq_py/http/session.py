@@ -1,14 +1,14 @@
-"""Sessions: a page that has logged in sends a cookie, and proves with a token that a request which changes
-something is its own.
+"""Login sessions of the web page. A cookie identifies the session, and a token proves that a changing request
+is the page's own.
 
-Sessions are in memory only; a restart ends them. A session's number is 256 random bits, of which only the
-hash is kept; its token is derived from the number with a key of this process. So neither number nor token can
-be found from memory. A session is as valid as its login (auth.users.LoginProof): it ends when the user is
-deleted or gets another password or other tags. Their number is bounded, per user and in all. Never switches.
+Sessions are only in memory; a restart ends them. A session's number is 256 random bits, of which only the
+hash is kept. The token is derived from the number with a key of this process, so neither can be found in
+memory. A session ends with its login: when the user is deleted or gets another password or other tags
+(auth.users.LoginProof). The number of sessions is limited, per user and in total. Never switches.
 
-Browsers keep cookies by host, whatever the port. So the cookie's name has the port, and two brokers on a
-machine do not share cookies. Over TLS the name begins with ``__Host-``: a browser accepts such a cookie only
-from this very host over TLS, not from another host of the domain or an attacker on the line.
+Browsers share cookies between ports of a host. So the cookie's name contains the port, and two brokers on a
+machine have separate cookies. Over TLS the name begins with ``__Host-``: a browser accepts such a cookie only
+from this very host over TLS.
 """
 import hashlib
 import hmac
@@ -46,7 +46,7 @@ class LoginSession:
 
 
 class Sessions:
-    """The sessions of one management API. Tests pass the clocks: now_s (monotonic), unix_s (for tokens)."""
+    """The sessions of one management API."""
 
     def __init__(self, now_s=time.monotonic, unix_s=time.time):
         self._now_s = now_s
@@ -58,7 +58,7 @@ class Sessions:
         return len(self._sessions)
 
     def begin(self, user):
-        """Start a session of this user; returns (its number, for the cookie alone; the LoginSession)."""
+        """Start a user's session. Return (its number, for the cookie alone; the LoginSession)."""
         number = _text(os.urandom(NUMBER_OCTETS))
         session = LoginSession(_digest(number), user, self._now_s())
         self._sessions[session.digest] = session
@@ -82,26 +82,24 @@ class Sessions:
         return session
 
     def is_good(self, session):
-        """Whether the session exists, has time left, and its login is still valid."""
+        """Return whether the session exists, has time left and has a valid login."""
         is_there = self._sessions.get(session.digest) is session
         return is_there and self.seconds_left(session) > 0 and session.proof.is_good(self._unix_s())
 
     def seconds_left(self, session):
-        """Seconds until the session ends if no request uses it meanwhile."""
+        """Return the seconds until the session ends without further use."""
         now_s, expires_at_s = self._now_s(), session.user.expires_at_s
         left = [session.begun_s + ENDS_AFTER_S - now_s, session.used_s + ENDS_IDLE_S - now_s]
         return min(left if expires_at_s is None else [*left, expires_at_s - self._unix_s()])
 
     def end(self, session):
-        """End a session."""
         self._sessions.pop(session.digest, None)
 
     def end_numbered(self, number):
-        """End the session with this number, if it exists."""
         self._sessions.pop(_digest(number), None)
 
     def token(self, number):
-        """The token of the session with this number, for requests that change something."""
+        """Return the token of the session with this number, for requests that change something."""
         return _text(hmac.digest(self._key, number.encode("utf-8", "replace"), "sha256"))
 
 
@@ -116,7 +114,7 @@ def _text(octets):
 # the cookie of a request and an answer
 
 def number_in_cookie():
-    """The session number of this request's cookie, or None."""
+    """Return the session number in this request's cookie, or None."""
     if not request.cookies:
         return None
     secure = request.cookies.get(TLS_PREFIX + _plain_cookie_name())
@@ -125,17 +123,17 @@ def number_in_cookie():
 
 
 def numbers_in_cookies():
-    """The session numbers of this request's cookies: with and without TLS prefix, if both exist."""
+    """Return a list of the session numbers in this request's cookies, with and without the TLS prefix."""
     return [request.cookies[each] for each in _cookie_names() if each in request.cookies]
 
 
 def cookie_name():
-    """The name of the session cookie that an answer to this request would set."""
+    """Return the name of the session cookie that the answer to this request would set."""
     return TLS_PREFIX + _plain_cookie_name() if is_over_tls() else _plain_cookie_name()
 
 
 def set_cookie(response, number):
-    """Set the cookie with a session's number in the response."""
+    """Set the session cookie in the response. ``number`` is the session's number."""
     response.set_cookie(
         cookie_name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True,
         samesite="Strict",
@@ -143,7 +141,7 @@ def set_cookie(response, number):
 
 
 def delete_cookies(response):
-    """Have the response delete the cookie, with and without the TLS prefix."""
+    """Delete the session cookies that the request has, with and without the TLS prefix."""
     for each in _cookie_names():
         if each in request.cookies:
             secure = each.startswith(TLS_PREFIX)
@@ -155,7 +153,7 @@ def _cookie_names():
 
 
 def _plain_cookie_name():
-    """The cookie's name without the prefix. It ends with the port in ``Host``, if any."""
+    """Return the cookie's name without TLS prefix. It ends with the port in the header ``Host``, if any."""
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port
     except ValueError:  # an invalid port
@@ -164,5 +162,5 @@ def _plain_cookie_name():
 
 
 def is_over_tls():
-    """Whether the browser uses TLS, to this server or to a proxy in front of it."""
+    """Return whether the browser uses TLS, to this server or to a proxy in front of it."""
     return request.is_secure or request.headers.get("Origin", "").startswith("https://")

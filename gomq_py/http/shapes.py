@@ -1,7 +1,7 @@
-"""Shapes: the broker's entities as JSON objects, as RabbitMQ returns them; one function per entity.
+"""The broker's entities as JSON objects in RabbitMQ's form; one function per entity.
 
-Only reads. Field names and types are those of a live RabbitMQ; fields without a meaning here are left out and
-listed in docs/compatibility.md.
+Field names and types are those of a live RabbitMQ. Fields without a meaning here are left out and listed in
+docs/compatibility.md.
 """
 import base64
 import ssl
@@ -31,7 +31,7 @@ _GONE = (OSError, ValueError, AttributeError)
 
 
 def vhost(one):
-    """A vhost as JSON, with sums over its queues. May switch."""
+    """Return a vhost as JSON, with sums over its queues. May switch."""
     view = statistics.view(statistics.VHOST, (one, node()))
     shape = {
         "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(),
@@ -45,7 +45,7 @@ def vhost(one):
 
 
 def user(one):
-    """A user as JSON, with the password's hash in the form for definitions."""
+    """Return a user as JSON, with the password's hash in the form for definitions."""
     return {
         "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
         "tags": list(one.tags), "limits": dict(one.limits),
@@ -53,21 +53,19 @@ def user(one):
 
 
 def permission(one):
-    """The rights of a user in a vhost, as JSON."""
     return {
         "user": one.user, "vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read
     }
 
 
 def topic_permission(one):
-    """The routing keys that a user may use at a topic exchange, as JSON."""
     return {
         "user": one.user, "vhost": one.vhost, "exchange": one.exchange, "write": one.write, "read": one.read
     }
 
 
 def binding(one):
-    """A binding as JSON; the destination is a queue or an exchange."""
+    """Return a binding as JSON. The destination is a queue or an exchange."""
     return {
         "source": one.source.name, "vhost": one.source.vhost, "destination": one.destination.name,
         "destination_type": one.destination_type, "routing_key": one.routing_key,
@@ -76,7 +74,7 @@ def binding(one):
 
 
 def default_binding(queue):
-    """A queue's implicit binding to the default exchange, as JSON."""
+    """Return a queue's implicit binding to the default exchange, as JSON."""
     return {
         "source": "", "vhost": queue.vhost, "destination": queue.name, "destination_type": "queue",
         "routing_key": queue.name, "arguments": {}, "properties_key": escaped(queue.name),
@@ -84,7 +82,7 @@ def default_binding(queue):
 
 
 def exchange(one):
-    """An exchange as JSON, with its counters."""
+    """Return an exchange as JSON, with its counters."""
     shape = {
         "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable),
         "auto_delete": bool(one.auto_delete),
@@ -99,8 +97,8 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """The number of messages that a queue or exchange set aside because it could not move them, and the
-    reasons.
+    """Return JSON fields with the number of messages that could not be moved and were set aside, and the
+    reasons. ``aside`` is that state of a queue or exchange, or None.
     """
     return {
         "messages_set_aside": aside.count if aside else 0,
@@ -109,7 +107,7 @@ def set_aside(aside):
 
 
 def in_force(one):
-    """The names of the policies in force on a queue or exchange, and their merged definition, as JSON."""
+    """Return JSON fields with the policies that apply to a queue or exchange, and their merged definition."""
     found = one.in_force
     return {
         "policy": found.policy.name if found.policy else None,
@@ -119,12 +117,12 @@ def in_force(one):
 
 
 def queue_kind(one):
-    """``classic``, ``quorum`` or ``stream``; the queues of MQTT sessions are classic."""
+    """Return ``classic``, ``quorum`` or ``stream``. Queues of MQTT sessions are classic."""
     return one.type if one.type in (QUORUM, STREAM) else CLASSIC
 
 
 def queue_itself(one):
-    """A queue as JSON with its fixed fields only, for lists with ``disable_stats``."""
+    """Return a queue as JSON with its fixed fields only, for lists with ``disable_stats``."""
     return {
         "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable),
         "auto_delete": bool(one.auto_delete),
@@ -134,7 +132,7 @@ def queue_itself(one):
 
 
 def queue_with_totals(one):
-    """A queue as JSON with its fixed fields and message counts, for ``enable_queue_totals``."""
+    """Return a queue as JSON with its fixed fields and message counts, for ``enable_queue_totals``."""
     ready, unacked = one.ready_count, one.unacked_count
     return {
         **queue_itself(one), "messages": ready + unacked, "messages_ready": ready,
@@ -143,7 +141,7 @@ def queue_with_totals(one):
 
 
 def queue(one):
-    """A queue as JSON, with all fields that lists show."""
+    """Return a queue as JSON, with all fields that lists show."""
     shape = {
         **queue_itself(one), **in_force(one), "exclusive_consumer_tag": exclusive_tag(one),
         "single_active_consumer_tag": active_tag(one), **set_aside(one.aside),
@@ -183,19 +181,18 @@ def queue(one):
 
 
 def queue_state(one):
-    """``running``, ``paused`` or ``stopped`` (closed after a fault of its store)."""
+    """Return ``running``, ``paused``, or ``stopped`` after a fault of its store."""
     if one.closed:
         return "stopped"
     return "paused" if one.paused else "running"
 
 
 def consumers_of(one):
-    """The consumers of a queue as a list, which is empty if there are none."""
     return list(one.ring.consumers) if one.ring is not None else []
 
 
 def exclusive_tag(one):
-    """The tag of an exclusive consumer, or None."""
+    """Return the tag of a queue's exclusive consumer, or None."""
     for consumer in consumers_of(one):
         if consumer.exclusive:
             return consumer.tag
@@ -203,13 +200,13 @@ def exclusive_tag(one):
 
 
 def active_tag(one):
-    """The tag of the single active consumer; None if all consumers get messages."""
+    """Return the tag of a queue's single active consumer; None if all consumers get messages."""
     consumers = consumers_of(one)
     return consumers[0].tag if consumers and one.single_active else None
 
 
 def owner(one):
-    """The connection that owns an exclusive queue, as JSON; {} for any other queue."""
+    """Return the connection that owns an exclusive queue, as JSON; {} for other queues."""
     connection = one.exclusive_owner
     if connection is None or not hasattr(connection, "peer"):
         return {}
@@ -218,7 +215,7 @@ def owner(one):
 
 
 def consumer(one, connection):
-    """A consumer as JSON; ``connection`` is the consumer's connection."""
+    """Return a consumer as JSON. ``connection`` is the consumer's connection."""
     channel = one.channel
     return {
         "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost},
@@ -231,7 +228,7 @@ def consumer(one, connection):
 
 
 def channel_details(channel, connection):
-    """A channel with its connection, as a field in the JSON of a consumer or another entity."""
+    """Return a channel and its connection as JSON, for a field of a consumer or another entity."""
     host, port = peer_of(connection)
     return {
         "name": channel_name(channel, connection), "number": channel.id, "user": connection.user.name,
@@ -240,12 +237,11 @@ def channel_details(channel, connection):
 
 
 def channel_name(channel, connection):
-    """RabbitMQ's name of a channel: the connection's name and the number in parentheses."""
     return f"{connection.name} ({channel.id})"
 
 
 def channel(one, connection):
-    """A channel as JSON, with all fields that lists show."""
+    """Return a channel as JSON, with all fields that lists show."""
     host, port = peer_of(connection)
     stats = statistics.view(statistics.CHANNEL, one).put({})
     return {
@@ -266,7 +262,7 @@ def channel(one, connection):
 
 
 def connection(one):
-    """A connection as JSON, with all fields that lists show."""
+    """Return a connection as JSON, with all fields that lists show."""
     host, port = peer_of(one)
     local_host, local_port = address_of(one.socket.getsockname) if one.socket else ("", 0)
     tls = tls_of(one.socket)
@@ -291,7 +287,7 @@ def connection(one):
 
 
 def mqtt_connection(one):
-    """An MQTT connection as JSON, with all fields that lists show."""
+    """Return an MQTT connection as JSON, with all fields that lists show."""
     session = one.session
     return {
         "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name,
@@ -305,7 +301,9 @@ def mqtt_connection(one):
 
 
 def mqtt_session(session, vhost):
-    """An MQTT session as JSON; ``expiry``: seconds without a connection until its end, null for ever."""
+    """Return an MQTT session as JSON. The field ``expiry`` is the seconds that the session survives without a
+    connection; null means for ever.
+    """
     queue, connection = session.queue, session.connection
     return {
         "client_id": session.client_id, "vhost": vhost.name, "user": session.user,
@@ -319,7 +317,6 @@ def mqtt_session(session, vhost):
 
 
 def mqtt_subscription(subscription, session, vhost):
-    """A subscription of an MQTT session, as JSON."""
     return {
         "client_id": session.client_id, "vhost": vhost.name, "topic_filter": subscription.topic_filter,
         "qos": subscription.qos, "no_local": bool(subscription.no_local),
@@ -330,8 +327,8 @@ def mqtt_subscription(subscription, session, vhost):
 
 
 def encoded(payload, encoding):
-    """Return (a body as text, "string" or "base64"): "string" if ``encoding`` is ``auto`` and the body is
-    UTF-8.
+    """Return (a message body as text, its encoding). The encoding is "string" if ``encoding`` is "auto" and
+    the body is UTF-8, otherwise "base64".
     """
     if encoding == "auto":
         try:
@@ -342,7 +339,9 @@ def encoded(payload, encoding):
 
 
 def content_shown(message, encoding, most):
-    """Properties of a Message, or why they are malformed, and up to ``most`` octets of its body, as JSON."""
+    """Return a Message's properties and up to ``most`` bytes of its body, as JSON. Malformed properties are
+    replaced by a field with the reason.
+    """
     text, used = encoded(message.get_body_start(most), encoding)
     shape = {
         "payload": text, "payload_bytes": message.get_body_length(), "payload_encoding": used,
@@ -356,12 +355,12 @@ def content_shown(message, encoding, most):
 
 
 def peer_of(one):
-    """Return (host, port) of the client; behind a proxy, as the proxy announces it."""
+    """Return (host, port) of a client. Behind a proxy these are what the proxy announces."""
     return one.peer_host, one.peer_port
 
 
 def address_of(ask):
-    """The (host, port) that ``ask()`` returns; ("", 0) for a unix socket or a closed one."""
+    """Return the (host, port) that ``ask()`` returns; ("", 0) for a unix socket or a closed one."""
     try:
         address = ask()
     except OSError:
@@ -381,7 +380,7 @@ def tls_of(socket):
 
 
 def peer_certificate(socket):
-    """The verified certificate of a client as JSON. All fields are None if there is no certificate."""
+    """Return a client's verified certificate as JSON. All fields are None if there is no certificate."""
     try:
         certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     except _GONE:
@@ -396,7 +395,7 @@ def peer_certificate(socket):
 
 
 def listeners():
-    """The broker's listeners, in RabbitMQ's form."""
+    """Return a list of the broker's listeners, in RabbitMQ's form."""
     shown = []
     for one in node().listeners():
         host, _, port = one.address.rpartition(":")
@@ -411,7 +410,7 @@ def listeners():
 
 
 def contexts():
-    """The management listeners, in the form in which RabbitMQ lists its web server."""
+    """Return a list of the management listeners, in RabbitMQ's form for web servers."""
     return [
         {
             "node": one["node"], "description": "Management", "path": "/", "cowboy_opts": "[]",

@@ -1,7 +1,7 @@
-"""Statistics: the counters of each kind of entity, under RabbitMQ's names, and the functions that read them
-from the broker.
+"""The counters of each kind of entity, under RabbitMQ's names, and functions that read the counters from the
+broker.
 
-Reads only. Sums over many queues are made in slices, so that ten thousand queues delay no message.
+Sums over many queues are made in slices, so that ten thousand queues delay no message.
 """
 import resource
 from operator import attrgetter
@@ -56,12 +56,12 @@ def windows():
 
 
 def with_history():
-    """Have view() return the curves that the query names, in a request about one entity."""
+    """For a request about one entity: ``view()`` returns the query's curves. Raises BadRequest."""
     g.windows = windows()
 
 
 def with_histories(count):
-    """Have view() return the curves that the query names, in a list that shows ``count`` entities."""
+    """For a list of ``count`` entities: ``view()`` returns the query's curves. Raises BadRequest."""
     g.windows = {
         category: (age_s, max(incr_s, age_s / LIST_SAMPLES_MAX))
         for category, (age_s, incr_s) in windows().items()
@@ -70,8 +70,8 @@ def with_histories(count):
 
 
 def view(group, thing):
-    """The View of an entity, with curves after with_history() and with_histories(). May switch for a group of
-    many queues.
+    """Return the View of an entity. May switch for a group of many queues. The View has curves after a call
+    of ``with_history()`` or ``with_histories()``.
     """
     return node().rates.look(group, thing, g.get("windows"), g.get("begins_histories", True))
 
@@ -86,7 +86,7 @@ def _seconds(name, text):
 # reading
 
 def queue_stats(counters):
-    """The values of QUEUE_STATS, computed from the values of QUEUE_COUNTERS (``counters``)."""
+    """Return the values of QUEUE_STATS, computed from ``counters``, the values of QUEUE_COUNTERS."""
     published, delivered, auto_delivered, got, auto_got, got_none, acked, requeued = counters
     no_ack = auto_delivered - auto_got
     return (
@@ -115,13 +115,13 @@ def _exchange(exchange):
 
 
 def octets_of(connection):
-    """Return (received, sent) octets of a connection."""
+    """Return (received bytes, sent bytes) of a connection."""
     return (connection.stream.received_octets if connection.stream is not None else 0,
             connection.output.sent_octets if connection.output is not None else 0)
 
 
 def vhost_values(thing):
-    """The values of the counters of one vhost, a tuple. ``thing``: (vhost, node)."""
+    """Return a tuple of the values of one vhost's counters. ``thing`` is (vhost, node). May switch."""
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))
@@ -140,7 +140,7 @@ def vhost_values(thing):
 
 
 def _whole(thing):
-    """Sums of VHOST's counters. ``thing``: (vhosts, node); vhosts None: all, deleted ones included."""
+    """The sums of VHOST's counters. ``thing`` is (vhosts, node); vhosts None: all, even deleted ones."""
     vhosts, node_ = thing
     if vhosts is not None:
         return _sums(vhost_values((vhost, node_)) for vhost in vhosts)
@@ -149,7 +149,7 @@ def _whole(thing):
 
 
 def whole_values(broker, values):
-    """Sums of VHOST's counters: ``values``, those of all vhosts, and those of deleted vhosts."""
+    """Return the sums of VHOST's counters over deleted vhosts and ``values``, those of all present vhosts."""
     gone = broker.totals
     queues = sums.over_types(sums.of_gone_queues(gone))
     counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])

@@ -1,6 +1,6 @@
-"""Sums counters over the queues, exchanges and channels of a vhost, deleted ones included.
+"""Sums counters over the queues, exchanges and channels of a vhost, including deleted ones.
 
-For statistics and metrics; reads only. Works in slices, so that ten thousand queues delay no message.
+Used by statistics and metrics. Works in slices, so that ten thousand queues delay no message.
 """
 from operator import attrgetter
 
@@ -25,7 +25,7 @@ _channel_counters = attrgetter(*CHANNEL_COUNTERS)
 
 
 def of_queue(queue):
-    """The values of QUEUE_SUMS for one queue."""
+    """Return the values of QUEUE_SUMS for one queue."""
     ready, unacked, store = queue.ready_count, queue.unacked_count, queue.store
     ready_octets, unacked_octets = (store.ready_bytes, store.unacked_bytes) if store is not None else (0, 0)
     persistent, persistent_octets = (
@@ -38,8 +38,8 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """Return {type of queue: values of QUEUE_SUMS} of a vhost. For the MQTT type, includes messages delivered
-    to these ``connections`` without a queue. May switch.
+    """Return {type of queue: values of QUEUE_SUMS} of a vhost. May switch. The MQTT type includes messages
+    delivered to these ``connections`` without a queue.
     """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
@@ -51,14 +51,12 @@ def of_queues(vhost, connections):
 
 
 def of_gone_queues(totals):
-    """Return {type of queue: values of QUEUE_SUMS} of the queues of deleted vhosts, whose Totals are
-    ``totals``.
-    """
+    """Return {type of queue: values of QUEUE_SUMS} of deleted vhosts, from their Totals."""
     return {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in totals.queues.items()}
 
 
 def of_exchanges(vhost):
-    """Return (number of unroutable messages, number of these that were returned) of a vhost. May switch."""
+    """Return (unroutable messages, those of them that were returned) of a vhost. May switch."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -78,7 +76,7 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """The number of messages dropped on the way to clients without a queue. May switch."""
+    """Return the number of messages for clients without a queue that were dropped. May switch."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 

@@ -1,10 +1,10 @@
-"""Upgrades: turns connections of the management port into WebSockets for AMQP or MQTT.
+"""Turns connections of the management port into WebSockets for AMQP or MQTT.
 
     server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own server
 
-After the 101 the connection counts against its protocol's limits, not HTTP's, and is served like a connection
-of the protocol's listener. The subprotocol selects the protocol; without a known subprotocol, the path does.
-A refused request, such as that of another site's page, gets no 101. Never parses what follows the 101.
+After the answer 101 the connection counts against its protocol's limits, not HTTP's, and is served like a
+connection of the protocol's listener. The subprotocol selects the protocol; without a known subprotocol, the
+path does. A refused request, such as that of another site's page, gets no 101.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ LINGERING_MAX = 20
 
 
 class UpgradeRefused(Exception):
-    """A WebSocket is refused: ``status`` and ``headers``: of the HTTP answer; the text: the reason."""
+    """A WebSocket is refused. ``status`` and ``headers`` are the HTTP answer's; the text is the reason."""
 
     def __init__(self, status, reason, headers=()):
         super().__init__(reason)
@@ -45,8 +45,8 @@ class UpgradeRefused(Exception):
 
 
 class Accepted(NamedTuple):
-    """An accepted WebSocket. ``octets``: the answer; ``handle`` serves the protocol; ``gate`` limits its
-    connections; ``host``: the request's field Host.
+    """An accepted WebSocket. ``octets`` is the answer, ``handle`` serves the protocol, ``gate`` limits its
+    connections, ``host`` is the request's header Host.
     """
 
     protocol: str
@@ -62,7 +62,7 @@ class Upgrades:
     """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)`` returns (handle, gate) of "amqp" or "mqtt"; ``options``: SocketOptions."""
+        """``serving(protocol)`` returns (handle, gate) of "amqp" or "mqtt". ``options`` are SocketOptions."""
         self._settings = settings
         self._serving = serving
         self._hub = hub
@@ -73,12 +73,12 @@ class Upgrades:
 
     @staticmethod
     def is_asked_for(method, headers):
-        """Whether a request is for a WebSocket; any other upgrade is ignored (RFC 9110 §7.8)."""
+        """Return whether a request asks for a WebSocket. Other upgrades are ignored (RFC 9110 §7.8)."""
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
     def answer(self, path, headers, version, host):
-        """Return the Accepted of a request with the target ``path`` and the fields ``headers``. ``host``: the
-        client's address. Raises UpgradeRefused.
+        """Return the Accepted of a request with the target ``path`` and these ``headers``. Raises
+        UpgradeRefused. ``host`` is the client's address.
         """
         # imported here and below: few brokers see a WebSocket, 1 MB
         from h11 import ProtocolError
@@ -113,7 +113,7 @@ class Upgrades:
         return Accepted(protocol, subprotocol, handle, gate, connection, octets, headers.get("Host", ""))
 
     def begin(self, accepted, socket, address, rest):
-        """Serve the protocol in a greenlet that owns the socket; ``rest``: octets read behind the request."""
+        """Serve the protocol in a new greenlet that owns the socket. ``rest``: bytes after the request."""
         from gomq_py.net.websocket import WebSocket
         most = f"{'mqtt_' if accepted.protocol == MQTT else ''}max_octets_before_login"
         websocket = WebSocket(
@@ -142,7 +142,7 @@ class Upgrades:
             websocket.close()
 
     def _check_origin(self, headers, host):
-        """Raises UpgradeRefused for a page that is neither of this host nor of a configured origin."""
+        """Raise UpgradeRefused for a page that is neither of this host nor of a configured origin."""
         origins = headers.get_all("Origin", ())
         if not origins:  # programs send no Origin
             return
@@ -159,8 +159,7 @@ class Upgrades:
 
 
 def chosen(subprotocols, path):
-    """Return (protocol, subprotocol or None), from the client's first known subprotocol, else from the path.
-    """
+    """Return (protocol, subprotocol or None), from the first known subprotocol, otherwise the path."""
     for subprotocol in subprotocols:
         for protocol in (MQTT, AMQP):
             if subprotocol.lower().startswith(protocol):

@@ -1,1 +1,1 @@
-"""Observability: logs, counters, and figures of the process and the system."""
+"""Logs, counters, and figures of the process and the system."""

@@ -1,6 +1,6 @@
-"""Garbage: keeps Python's cycle collector off long-lived objects, because a full collection stops the broker.
+"""Excludes long-lived objects from Python's cycle collector, because a full collection stops the broker.
 
-A process of the broker's own calls ``freeze`` after boot; a program that embeds a broker does not, and keeps
+The broker's own process calls ``freeze`` after the start. A program that embeds a broker does not, and keeps
 its collector's settings.
 """
 import contextlib
@@ -23,7 +23,7 @@ _began_s = 0.0
 
 
 def freeze() -> None:
-    """Freeze the objects that boot has made, so that full collections skip them."""
+    """Freeze all present objects after the broker's start, so that full collections skip them."""
     # A process of the broker's own calls this after boot. Otherwise each full collection would look at these
     # objects, for 8 ms, or 31 ms with the management API.
     global _is_frozen  # noqa: PLW0603 - the collector is global, too
@@ -36,9 +36,7 @@ def freeze() -> None:
 
 
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
-    """Freeze all objects after a long full collection. The collector calls this before and after each
-    collection.
-    """
+    """Freeze all objects after a long full collection. The collector calls this before and after each one."""
     # Most objects live long, and the next collection skips them. With 100 000 queues a full collection took
     # half a second, and another came whenever the number of objects had grown by a quarter. Reference
     # counting still frees frozen objects: closed queues, channels and connections are in no reference cycle,
@@ -56,9 +54,7 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def held_while_making() -> Iterator[None]:
-    """Switch the cycle collector off in this ``with`` block, for work that makes very many long-lived
-    objects, such as an import; freeze the objects afterwards.
-    """
+    """Context manager: no cycle collections while many long-lived objects are made; then freezes them."""
     # Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
     # once more soon afterwards.
     global _making  # noqa: PLW0603
@@ -89,8 +85,7 @@ def let_go_of_spares() -> None:
 
 
 def collect_everything() -> None:
-    """Run a full collection that includes frozen objects. Stops the broker for some milliseconds per 100 MB.
-    """
+    """Run a full collection that includes frozen objects. Stops the broker: some milliseconds per 100 MB."""
     if _is_frozen:
         gc.unfreeze()
     gc.collect()

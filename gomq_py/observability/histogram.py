@@ -1,7 +1,4 @@
-"""Histogram: counts events by duration, in a handful of buckets.
-
-A leaf; one call per event, no memory per event.
-"""
+"""Counts events by duration in a few buckets, without memory per event."""
 from bisect import bisect_left
 
 # Seconds: from a flush into a disk's cache to a flush that hangs.
@@ -9,8 +6,8 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Histogram:
-    """Counts events by duration. ``counts[n]``: events that took at most ``bounds[n]`` and more than
-    ``bounds[n - 1]``; the last count is of events beyond all bounds. ``total``: sum of all durations.
+    """Counts events by duration. ``total`` is the sum of all durations. ``counts[n]`` counts events that took
+    at most ``bounds[n]`` and more than ``bounds[n - 1]``. The last count is of events beyond all bounds.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -21,14 +18,11 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count an event whose duration is ``value``."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """Return [(bound as text, number of events up to the bound)], as in Prometheus; the last bound is
-        +Inf.
-        """
+        """Return [(bound as text, number of events up to it)], as in Prometheus. The last bound is +Inf."""
         buckets, events = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts):
             events += count

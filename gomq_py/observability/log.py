@@ -1,7 +1,7 @@
-"""Log: writes level, time, source and message, as a line of text or a JSON object.
+"""Writes the log: level, time, source and message, as a line of text or a JSON object.
 
-Uses the standard library's logging, so that libraries' messages come in the same place. Peers' text is
-escaped here: a user name with a line break cannot forge a line. Callers log names, never credentials.
+Uses the standard library's logging, so that libraries' messages are in the same log. Peers' text is escaped
+here: a user name with a line break cannot forge a line. Callers log names, never credentials.
 """
 import json
 import logging
@@ -38,14 +38,12 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 
 def logger(source: str) -> Logger:
-    """The logger of one part of the broker; ``source`` is the part's name in each line ("amqp", "boot")."""
+    """The logger of one part of the broker. ``source`` is the part's name in each line, such as "amqp"."""
     return logging.getLogger(f"{ROOT}.{source}")
 
 
 def message_of(record: LogRecord) -> str:
-    """The message of a record, escaped and cut to MESSAGE_MAX; each record is escaped only once for all
-    handlers.
-    """
+    """Return a record's message, escaped and cut to MESSAGE_MAX. All handlers share the escaped text."""
     made = record.__dict__.get("gomq_py_message")
     if made is None:
         text = record.getMessage()
@@ -56,7 +54,7 @@ def message_of(record: LogRecord) -> str:
 
 
 def escape(text: str) -> str:
-    """``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
+    """Return ``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
     if text.isprintable() and "://" not in text:  # nothing to escape, in a tenth of the time
         return text
     return _UNPRINTABLE.sub(
@@ -65,7 +63,7 @@ def escape(text: str) -> str:
 
 
 def level_name(record: LogRecord) -> str:
-    """The word that the log writes for the level of a record."""
+    """Return the word for a record's level in the log."""
     return _NAMES.get(record.levelno) or record.levelname.lower()
 
 
@@ -74,7 +72,7 @@ def _source(record: LogRecord) -> str:
 
 
 def _when(record: LogRecord) -> str:
-    """The UTC time of a record with milliseconds, as text that sorts by time over several nodes."""
+    """Return a record's UTC time with milliseconds, as text that sorts by time."""
     return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
 
 
@@ -89,7 +87,7 @@ def _second(unix_s: int) -> str:
 
 
 class TextFormatter(Formatter):
-    """Makes lines such as ``2026-01-31T12:00:00.123Z info amqp connection 127.0.0.1:5000 closed: ...``; a
+    """Makes lines such as ``2026-01-31T12:00:00.123Z info amqp connection 127.0.0.1:5000 closed: ...``. A
     traceback follows, indented.
     """
 
@@ -125,7 +123,7 @@ _UNTOLD: dict[str, Any] = {
 
 
 class Line(LogRecord):
-    """A log record without thread, process and code position: finding these took a quarter of a call."""
+    """A log record without thread, process and code position: these cost a quarter of a call."""
 
     def __init__(  # noqa: PLR0913 - the standard library calls it so
         self, name: str, level: int, _pathname: str, _lineno: int, message: object, args: Any,
@@ -145,7 +143,7 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A handler with the system's own lock. ``emit`` must not switch."""
+    """A log handler with the system's own lock. ``emit`` must not switch."""
 
     # gevent's lock would let greenlets wait for each other, and takes half the time of a write.
     def createLock(self) -> None:
@@ -154,7 +152,7 @@ class SystemLocked(Handler):
         self.lock = self._lock = RLock()
 
     def handle(self, record: LogRecord) -> Any:
-        """Emit the record, locked; faster than the standard library if there are no filters."""
+        """Emit the record, locked. Faster than the standard library if there are no filters."""
         if self.filters:
             return super().handle(record)
         with self._lock:
@@ -163,13 +161,13 @@ class SystemLocked(Handler):
 
 
 class _Complaining(SystemLocked, logging.StreamHandler):
-    """Reports in one line that a log line was lost, and why."""
+    """Reports on standard error, in one line, that a log line was lost, and why."""
 
     _complained_s = -COMPLAIN_EVERY_S
 
     # The standard library would print a traceback and all arguments of the line.
     def emit(self, record: LogRecord) -> None:
-        """Write the line; the caller holds the handler's lock."""
+        """Write the line. The caller has the handler's lock."""
         # The standard library would take it anew to flush.
         stream = self.stream
         if stream is None:  # closed and reopened
@@ -184,7 +182,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
             self.handleError(record)
 
     def handleError(self, record: LogRecord) -> None:
-        """Print one line that says why a log line was lost."""
+        """Print one line that says why a log line was lost, at most every COMPLAIN_EVERY_S seconds."""
         error = sys.exc_info()[1]
         if time.monotonic() - self._complained_s < COMPLAIN_EVERY_S:
             return
@@ -198,7 +196,6 @@ class _Complaining(SystemLocked, logging.StreamHandler):
 
 
 def _caller() -> str:
-    """File and line of the code, outside of logging, that logs the current line."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename in (__file__, logging.__file__):
         frame = frame.f_back
@@ -217,9 +214,7 @@ class _StreamHandler(_Complaining):
 
 
 def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
-    """Send the log to ``path`` (empty: standard error), replacing an earlier configuration. Raises OSError on
-    a path that cannot be opened.
-    """
+    """Send the log to ``path`` (empty: standard error), instead of an earlier place. Raises OSError."""
     handler = open_handler(format_, path)
     use(handler)
     set_level(level)
@@ -227,16 +222,14 @@ def configure(level: str = "info", format_: str = "text", path: str = "") -> Han
 
 
 def open_handler(format_: str, path: str) -> Handler:
-    """A handler that writes the log to ``path`` (empty: standard error). Raises OSError before anything has
-    changed.
-    """
+    """Return a handler that writes to ``path`` (empty: standard error). Raises OSError, without effect."""
     handler: Handler = _FileHandler(path, encoding="utf-8") if path else _StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
     return handler
 
 
 def use(handler: Handler) -> None:
-    """Write the log with this handler and close the earlier handler, without losing a line."""
+    """Write the log with this handler, and close the earlier one without losing a line."""
     root = logging.getLogger()
     before = list(root.handlers)
     root.addHandler(handler)
@@ -256,5 +249,5 @@ def use(handler: Handler) -> None:
 
 
 def set_level(level: str) -> None:
-    """Set the least severe level that is logged; takes effect at once."""
+    """Set the least severe level that is logged. Takes effect at once."""
     logging.getLogger(ROOT).setLevel(LEVELS[level])

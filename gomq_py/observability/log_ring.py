@@ -1,7 +1,7 @@
-"""Log ring: keeps the last lines of the log for the management API.
+"""Keeps the last lines of the log for the management API, as a second log handler.
 
-A second log handler. It keeps texts as the log has them, because records would hold the logged objects. Lines
-and octets are limited.
+Keeps the texts, because records would keep the logged objects in memory. The numbers of lines and of bytes
+are limited.
 """
 import logging
 from collections import deque
@@ -43,7 +43,6 @@ class LogRing(SystemLocked):
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Format a record of the log and keep it as a line."""
         try:
             message = message_of(record)
             if record.exc_info:
@@ -62,7 +61,7 @@ class LogRing(SystemLocked):
         self._heard()
 
     def since(self, number: int) -> list[Line]:
-        """The kept lines whose number is higher than ``number``, oldest first."""
+        """Return the kept lines whose number is higher than ``number``, oldest first."""
         missed = min(max(0, self.last - number), len(self._lines))
         lines = list(self._lines)
         return lines[len(lines) - missed:] if missed else []

@@ -1,8 +1,6 @@
-"""Quiet log: logs at most one line per key and interval. For events that may come so often that their lines
-would fill the disk.
+"""Logs at most one line per key and interval, for events so frequent that their lines would fill the disk.
 
-A leaf, over the standard library's logging. Suppressed lines are counted, and the next line of the same key
-reports the number.
+Suppressed lines are counted, and the next line of the same key reports the number.
 """
 import logging
 import time
@@ -17,7 +15,7 @@ KEYS = 1024
 
 class QuietLog:
     """Logs at most one line per key and interval. ``clock`` returns seconds. ``most``: lines of all keys per
-    interval (None: no limit); the next interval begins with a line that says how many were left out.
+    interval (None: no limit). The next interval begins with a line that says how many were left out.
     """
 
     def __init__(
@@ -42,8 +40,7 @@ class QuietLog:
     def error(
         self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None
     ) -> None:
-        """Log at level error, with ``exc_info``, unless a line with this ``key`` was logged in the interval.
-        """
+        """Log at level error, unless a line with this ``key`` was logged in the interval."""
         self._write(logging.ERROR, key, text, arguments, exc_info)
 
     def _write(
@@ -70,7 +67,7 @@ class QuietLog:
         self._log.log(level, text, *arguments, exc_info=exc_info)
 
     def _has_room(self, now: float, level: int) -> bool:
-        """Count a line. Returns False if the interval has too many."""
+        """Count a line. Return False if the interval has too many."""
         # A new interval first logs how many were left out.
         if now >= self._ends_s:
             beyond, self._beyond, self._lines = self._beyond, 0, 0

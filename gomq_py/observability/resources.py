@@ -1,8 +1,7 @@
-"""Resources: measures the memory that this process uses and may use, and the space on its disk.
+"""Measures the memory that this process uses and may use, and the space on its disk.
 
-A leaf that reads /proc, cgroups and the file system and keeps nothing. Alarms, the management API and metrics
-all use it, so that they show the same figures. Reading /proc takes some 20 us; ``free_disk`` may take as long
-as the file system needs, so it belongs in a thread.
+Reads /proc, cgroups and the file system. Alarms, the management API and metrics use the same figures. Reading
+/proc takes some 20 us. ``free_disk`` may take as long as the file system needs, so call it in a thread.
 """
 import ctypes
 import os
@@ -18,12 +17,12 @@ _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 
 
 def resident_memory(proc: str = "/proc") -> int:
-    """Resident memory of this process in octets, file pages included."""
+    """Return the resident memory of this process in bytes, file pages included."""
     return _statm(proc)[0]
 
 
 def used_memory(proc: str = "/proc") -> int:
-    """Resident memory in octets without the pages of mapped files."""
+    """Return the resident memory in bytes without the pages of mapped files."""
     # Mapped pages are message segments, which the system writes out and reclaims when it needs room: a
     # backlog on disk is not memory in use.
     resident, shared = _statm(proc)
@@ -31,9 +30,7 @@ def used_memory(proc: str = "/proc") -> int:
 
 
 def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
-    """Octets that this process may use: the machine's memory or, if lower, the limit of its container or
-    service (cgroup v1 or v2).
-    """
+    """Return the bytes that this process may use: the machine's memory or a lower cgroup limit (v1, v2)."""
     limits = list(_cgroup_limits(proc, cgroups))
     machine = _machine_memory(proc)
     if machine:
@@ -42,7 +39,7 @@ def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
 
 
 def descriptor_count(proc: str = "/proc") -> int:
-    """Number of open descriptors of this process."""
+    """Return the number of open file descriptors of this process."""
     # Linux 6.2 and later tell it as the folder's size. Reading 20 000 names takes 13 ms, in which no message
     # is delivered.
     path = os.path.join(proc, "self", "fd")
@@ -50,17 +47,15 @@ def descriptor_count(proc: str = "/proc") -> int:
 
 
 def free_disk(path: Any) -> tuple[int, int]:
-    """Return (free, total) octets of the file system that holds ``path``; free means available to users other
-    than root. May take long. Raises OSError.
+    """Return (free, total) bytes of the file system of ``path``. Raises OSError. May take long. Free is what
+    users other than root may use.
     """
     answer = os.statvfs(path)
     return answer.f_bavail * answer.f_frsize, answer.f_blocks * answer.f_frsize
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """Return (device, inode) of the file or folder at ``path``, to recognise a file or folder that replaces
-    it; None if it does not exist. May take long. Raises OSError.
-    """
+    """Return (device, inode) of ``path``, or None if missing. Raises OSError. May take long."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -77,13 +72,12 @@ def give_memory_back() -> None:
 
 @cache
 def _malloc_trim() -> Any:
-    """The C library's malloc_trim, or None."""
     # Cached, because each lookup makes a new class.
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def use_one_heap(environment: Mapping[str, str] = os.environ) -> None:
-    """Have all threads allocate from one heap, unless the environment sets the number of heaps."""
+    """Make all threads allocate from one heap, unless the environment sets the number of heaps."""
     # Otherwise glibc gives each thread a heap. The interpreter runs one thread at a time, so the threads do
     # not contend; and glibc returns to the system only the end of the first heap, so the heaps of threads
     # stayed at their peak. To be called before there are threads, and not in a process shared with other
@@ -101,7 +95,7 @@ def _statm(proc: str) -> tuple[int, int]:
 
 
 def _machine_memory(proc: str) -> int:
-    """The machine's memory (MemTotal) in octets; 0 if it cannot be read."""
+    """Return the machine's memory (MemTotal) in bytes; 0 if it cannot be read."""
     try:
         with open(f"{proc}/meminfo", encoding="ascii") as file:
             for line in file:
@@ -113,7 +107,7 @@ def _machine_memory(proc: str) -> int:
 
 
 def _cgroup_limits(proc: str, cgroups: str) -> Iterator[int]:
-    """The memory limits of this process's cgroup and of its parents."""
+    """Yield the memory limits in bytes of this process's cgroup and its parents."""
     try:
         with open(f"{proc}/self/cgroup", encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -128,7 +122,7 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterator[int]:
 
 
 def _limits_up(root: str, path: str, name: str) -> Iterator[int]:
-    """Yield the memory limits, in octets, of the cgroup ``path`` and its parents up to the root ``root``."""
+    """Yield the memory limits in bytes of the cgroup ``path`` and its parents up to ``root``."""
     # A container sees its own group as the root, whatever ``path`` says.
     parts = [part for part in path.split("/") if part and part != ".."]
     for depth in range(len(parts), -1, -1):

@@ -1,5 +1,5 @@
-"""Secrets: replaces passwords in texts and values with asterisks before they are shown, and restores the
-passwords when a client sends a shown value back.
+"""Replaces passwords with asterisks in texts and values that are shown, and restores them when a client sends
+a shown value back.
 
 For the log, the management API and events. Exported definitions keep their passwords, because a broker is
 restored from them.
@@ -44,7 +44,7 @@ def _is_uri(field: Any) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """The text with asterisks in place of secrets in URIs: passwords, or user names without a password."""
+    """Return a text with asterisks for secrets in URIs: passwords, or user names without a password."""
     if "://" not in text:
         return text
     text = _USER_ALONE.sub(r"\1" + HIDDEN + r"\2", _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """The URI without its password and, for a web server, without its path, which may be a key."""
+    """Return a URI without its password and, for a web server, without its path, which may be a key."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
@@ -62,7 +62,7 @@ def _without_values(query: re.Match[str]) -> str:
 
 
 def shown(value: Any, field: Any = "") -> Any:
-    """A copy of the JSON value of ``field``, with asterisks in place of every secret."""
+    """Return a copy of the JSON value of ``field``, with asterisks in place of every secret."""
     if isinstance(value, dict):
         return {
             key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item, key)
@@ -76,9 +76,10 @@ def shown(value: Any, field: Any = "") -> Any:
 
 
 def restored(value: Any, before: Any, field: Any = "") -> Any:
-    """A copy of ``value``, which a client made from ``shown(before, field)``: unchanged parts get their
-    values in ``before``, with passwords. Raises ValueError if a hidden secret would be used for another URI
-    than the URI it was set for.
+    """Return a copy of ``value``, with the passwords of ``before`` in its unchanged parts.
+
+    A client made ``value`` from ``shown(before, field)``. Raises ValueError if a hidden secret would be used
+    for another URI than before.
     """
     if isinstance(value, dict) and isinstance(before, dict):
         return {key: _restored_field(key, value, before) for key in value}

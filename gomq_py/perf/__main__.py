@@ -1,4 +1,4 @@
-"""Runs ``gomq-py-perf`` and ``python -m gomq_py.perf``."""
+"""The entry point of ``gomq-py-perf`` and ``python -m gomq_py.perf``."""
 import sys
 
 from gomq_py.perf.cli import main

@@ -1,13 +1,13 @@
 """Sends bytes by one bare system call, for load generators that make one write per message.
 
-The call is in ``bare_send.pxd`` and exists only if this module is compiled. Otherwise generators use Python's
-sockets, which cost 0.5 us per call for a view, arguments and the interpreter's lock.
+The call is in ``bare_send.pxd`` and exists only if this module is compiled. Python's sockets cost 0.5 us more
+per call, for a view, arguments and the interpreter's lock.
 """
 from typing import Any
 
 
 def is_native():
-    """True if this module is compiled, so that the bare system call can be used."""
+    """Return True if this module is compiled, so that the bare system call can be used."""
     return False
 
 

@@ -1,4 +1,5 @@
-"""Churn scenarios: create and remove a queue, connection or similar again and again; count rounds per s."""
+"""Churn scenarios: create and remove a queue, connection or similar again and again; count rounds per second.
+"""
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +11,7 @@ _QUEUE, _EXCHANGE = "perf-churn", "amq.direct"
 
 class Scenario(NamedTuple):
     """A kind of churn. ``step(options, connection, channel)`` creates and removes one object. ``has_queue``:
-    the steps need a queue, which run() declares and deletes.
+    the steps need a queue, which ``run()`` declares and deletes.
     """
 
     help: str
@@ -46,8 +47,8 @@ SCENARIOS = {
 
 
 def run(options, progress):
-    """Call the scenario's step for ``seconds`` (0: until Ctrl-C) and ``progress(steps per s)`` each second;
-    return a dict of results.
+    """Repeat the scenario's step for ``seconds`` (0: until Ctrl-C). Return a dict of results. Calls
+    ``progress(steps per second)`` each second.
     """
     scenario = SCENARIOS[options.scenario]
     connection = Connection(options.uri, name="perf churn", timeout_s=options.timeout_s)

@@ -1,4 +1,4 @@
-"""Command line of gomq-py-perf: runs the chosen scenario and prints its results as text or JSON."""
+"""The command line of gomq-py-perf: runs the chosen scenario and prints its results as text or JSON."""
 import argparse
 import errno
 import json
@@ -18,7 +18,7 @@ from gomq_py.perf.throughput import Throughput
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that shows an error in one line, without the list of all options."""
+    """An argument parser that shows an error as one line, without the list of all options."""
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {message}\n{self.prog} --help lists the options\n")
@@ -74,13 +74,13 @@ def main(arguments=None):
 
 
 def run_counts(options):
-    """Run ``queue-count`` or ``connection-count`` and print the results. Returns the exit code."""
+    """Run ``queue-count`` or ``connection-count`` and print the results. Return the exit code."""
     scenario = counts.queue_count if options.scenario == "queue-count" else counts.connection_count
     return _print_figures(options, scenario(options))
 
 
 def run_churn(options):
-    """Run a churn scenario and print the results. Returns the exit code."""
+    """Run a churn scenario and print the results. Return the exit code."""
     quiet = options.quiet or options.json
     return _print_figures(
         options, churn.run(options, lambda rate: quiet or print(f"{rate:,.0f} iterations/s", flush=True)))
@@ -94,7 +94,7 @@ def _print_figures(options, figures):
 
 
 def run_throughput(options):
-    """Run a throughput scenario and print the results; return the exit code. Raises ValueError."""
+    """Run a throughput scenario and print the results. Return the exit code. Raises ValueError."""
     kind, check = (MQTTThroughput, check_mqtt) if options.protocol == "mqtt" else (Throughput, check_amqp)
     quiet = options.quiet or options.json
     scenario = kind(check(options), (lambda published, consumed: None) if quiet else _progress)
@@ -118,13 +118,11 @@ def run_throughput(options):
 
 
 def _progress(published_per_s, consumed_per_s):
-    """Print a line with the rates of the last second."""
     print(
         f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True)
 
 
 def _summary(result):
-    """Return the text that is printed at the end of a throughput run."""
     lines = [
         "", "Summary:",
         f"Published: {result.published:,} messages, {result.publish_rate:,.0f} msgs/s",
@@ -150,7 +148,7 @@ def _summary(result):
 
 
 def _as_json(result):
-    """Return a Result as JSON, with the keys of lavinmqperf and further keys of our own."""
+    """Return a Result as JSON, with lavinmqperf's keys and more."""
     figures = {
         "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate),
         "avg_consume_rate": round(result.consume_rate),

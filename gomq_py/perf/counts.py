@@ -1,4 +1,4 @@
-"""Creates many queues or connections; measures how fast this goes and how much memory each takes."""
+"""Creates many queues or connections; measures the speed, and the memory that each takes."""
 import math
 import random
 import socket
@@ -14,7 +14,7 @@ _SETTLE_S = 0.5  # before memory is read: lets the broker finish
 
 
 def queue_count(options):
-    """Declare ``count`` queues; with option ``delete``, delete them. Returns a dict of results."""
+    """Declare ``count`` queues. With the option ``delete``, delete them. Return a dict of results."""
     names = [f"{options.queue}-{number}" for number in range(options.count)]
     with Connection(options.uri, name="perf queue-count", timeout_s=options.timeout_s) as connection:
         channel = connection.channel()
@@ -36,7 +36,7 @@ def queue_count(options):
 
 
 def connection_count(options):
-    """Open ``count`` connections, wait ``seconds`` (0: until Ctrl-C), close. Returns a dict of results."""
+    """Open ``count`` connections, wait ``seconds`` (0: until Ctrl-C), close. Return a dict of results."""
     process.raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
@@ -83,9 +83,7 @@ def _measured(options, noun):
 
 
 def _address(options, number):
-    """Return the broker's URL. With option ``localhost``, its host is a loopback address derived from
-    ``number``.
-    """
+    """The broker's URL. With the option ``localhost``, its host is 127.0.x.y, derived from ``number``."""
     # One address allows only 28 000 connections.
     if not options.localhost:
         return options.uri
@@ -98,7 +96,7 @@ def _address(options, number):
 
 
 def _keep_alive(sock, text):
-    """Set TCP keepalive on a socket. ``text``: "idle:interval:count", in seconds and probes; or empty."""
+    """Set TCP keepalive. ``text`` is "idle:interval:count", in seconds and probes, or empty."""
     if text:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

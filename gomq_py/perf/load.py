@@ -1,7 +1,7 @@
 """Runs publishers and consumers in separate processes, at full speed or a given rate, over AMQP or MQTT.
 
 The parent prepares the broker, forks the workers, reads their counters once a second, ends the run and makes
-the Result. It touches no message.
+the Result. It handles no message.
 """
 import multiprocessing
 import os
@@ -21,7 +21,7 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass
 class Result:
-    """The results of one run. None: this run does not measure the value."""
+    """The results of one run. None means that this run does not measure the value."""
 
     elapsed_s: float = 0.0
     published: int = 0
@@ -72,7 +72,7 @@ class Load:
         self.interrupted = False
 
     def run(self):
-        """Run the load to its end. Returns the Result. Raises ClientError or OSError if it cannot begin."""
+        """Run the load to its end and return the Result. Raises ClientError or OSError if it cannot begin."""
         process.raise_descriptor_limit()
         self.prepare()
         self._fork()
@@ -90,7 +90,7 @@ class Load:
         return result
 
     def interrupt(self):
-        """End the run early; ``run`` then returns the results so far."""
+        """End the run early. ``run`` then returns the results so far."""
         self.interrupted = True
 
     # Implemented by a protocol.
@@ -98,14 +98,14 @@ class Load:
     consumer_kind: type  # of ConsumerRole
 
     def prepare(self):
-        """Prepare the broker (declare queues, for example), before the worker processes are forked."""
+        """Prepare the broker, before the worker processes are forked: for example, declare queues."""
         raise NotImplementedError
 
     def clean_up(self):
-        """Remove objects that the run left on the broker, after a normal end."""
+        """Remove objects that the run left on the broker. Called after a normal end."""
 
     def publisher(self, group, index, quota):
-        """In a worker: connect publisher number ``index`` of a queue or topic; return its PublisherRole."""
+        """In a worker: connect publisher number ``index`` of a queue or topic. Return its PublisherRole."""
         raise NotImplementedError
 
     def expected(self):
@@ -113,7 +113,7 @@ class Load:
         raise NotImplementedError
 
     def judge(self, result):
-        """Append to ``result.faults`` what is wrong with the deliveries."""
+        """Append faults of the deliveries, as texts, to ``result.faults``."""
         raise NotImplementedError
 
     # The rest is private.
@@ -198,7 +198,7 @@ class Load:
         )
 
     def _drain(self):
-        """Wait until consumers have received all expected messages, or have received nothing for 5 s."""
+        """Wait until consumers have received all expected messages, or nothing for 5 s."""
         region = self.region
         state = {"delivered": -1, "until": 0.0}
 
@@ -231,7 +231,7 @@ class Load:
                 self._look_at_memory()
 
     def _look_at_memory(self):
-        """Return the broker's memory as a dict, with its peak; None if the broker's process id is unknown."""
+        """Return the broker's memory and its peak as a dict; None if the broker's process id is unknown."""
         if not self.options.broker_pid:
             return None
         memory = process.memory_octets(self.options.broker_pid)

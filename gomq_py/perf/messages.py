@@ -13,8 +13,7 @@ FIRST_NUMBER_BITS = 48  # below the publisher's index in a sequence number
 
 
 class Stamps:
-    """Offsets in a body of its 8-byte timestamp and sequence number, -1: none. ``end``: offset behind both.
-    """
+    """Offsets in a body of its 8-byte timestamp and sequence number; -1: none. ``end``: behind both."""
 
     def __init__(self, verify, latency):
         self.timestamp_at = 0 if latency else -1
@@ -23,8 +22,8 @@ class Stamps:
 
 
 def parse_size(text):
-    """Parse the sizes of bodies into (least, most) or, for a list, (least, most, *sizes in turn): "16" ->
-    (16, 16); "16-512" -> (16, 512); "64,16,512" -> (16, 512, 64, 16, 512). Raises ValueError.
+    """Parse sizes of bodies into (least, most) or, for a list, (least, most, *list). Raises ValueError. "16"
+    -> (16, 16); "16-512" -> (16, 512); "64,16,512" -> (16, 512, 64, 16, 512).
     """
     if "," in text:
         in_turn = [int(size) for size in text.split(",")]
@@ -39,12 +38,12 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """Return at least ``octet_count`` bytes of text; bodies are its prefixes, overwritten with stamps."""
+    """Return at least ``octet_count`` bytes of text. Each body is a beginning of it, plus stamps."""
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 
 def routing_keys(options, queue):
-    """Return the list of routing keys with which messages for this queue are published in turn."""
+    """Return the routing keys that messages for this queue use in turn, as a list."""
     if options.key_count > 1:
         regions = min(max(options.binding_count, 1), _REGIONS)
         return [f"region.{number % regions}.device.{number}" for number in range(options.key_count)]
@@ -79,7 +78,7 @@ def properties(options, with_headers=True):
 
 
 def make_amqp_batch(options, channel, queue):
-    """Return a PublishBatch of AMQP publishes on an open channel, which are sent again and again."""
+    """Return a PublishBatch of AMQP publishes on an open channel."""
     without_headers = [properties(options, with_headers=False)] * (options.header_every - 1)
     in_turn = cycle([properties(options), *without_headers])
 
@@ -95,9 +94,10 @@ def make_amqp_batch(options, channel, queue):
 
 
 def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
-    """Return a PublishBatch whose messages use ``keys`` in turn. ``encode(key, body)`` returns (octets of a
-    publish, offset of the body in them). ``cycle_octets``: least size of the batch if all messages are alike.
-    ``identifier_before``: as in PublishBatch.
+    """Return a PublishBatch whose messages use ``keys`` in turn.
+
+    ``encode(key, body)`` returns (bytes of a publish, offset of the body in them). ``cycle_octets``: least
+    size of the batch if all messages are alike. ``identifier_before``: as in PublishBatch.
     """
     low, high, *sizes = options.size
     chance = random.Random(0)

@@ -1,5 +1,7 @@
-"""Runs ``gomq-py-perf mqtt throughput``. Each publisher and each subscriber has a connection of its own; the
-broker delivers a message to every subscriber, or to one subscriber of each shared subscription.
+"""Runs ``gomq-py-perf mqtt throughput``.
+
+Each publisher and each subscriber has its own connection. The broker delivers a message to every subscriber,
+or to one subscriber of each shared subscription.
 """
 from gomq_py.client.errors import ClientError
 from gomq_py.client.mqtt import MQTTClient
@@ -27,14 +29,13 @@ _SESSION_EXPIRY_S = 3600  # of a kept session: cleans up after a killed run
 
 
 def connect(options, name, **more):
-    """Open an MQTT connection and return its MQTTClient."""
     return MQTTClient(
         options.uri, version=options.version, client_identifier=name, keep_alive_s=0,
         timeout_s=options.timeout_s, **more)
 
 
 def kept(options):
-    """Return the keyword arguments of a client whose session the broker keeps."""
+    """Return the keyword arguments for a client whose session the broker keeps."""
     properties = {"session_expiry_interval": _SESSION_EXPIRY_S} if options.version >= MQTT_5 else None
     return {"clean_start": False, "properties": properties}
 
@@ -62,10 +63,10 @@ def _make_batch(options, topic, publishers):
 
 
 class _MQTT(Role):
-    """Base of the MQTT publisher and consumer. Handles packets that are no messages, such as DISCONNECT."""
+    """Base of the MQTT publisher and consumer. Handles packets other than messages, such as DISCONNECT."""
 
     def read(self, now_ns, limit_octets=131072):
-        """As Role.read; also raises ClientError if the broker breaks the protocol."""
+        """Like Role.read. Also raises ClientError if the broker violates the protocol."""
         try:
             return super().read(now_ns, limit_octets)
         except MQTTError as error:
@@ -109,7 +110,6 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
-        """Return how many messages may be published now."""
         # At most ``confirm`` messages follow the oldest unacknowledged one, so that no packet identifier is
         # used twice at a time.
         allowed = super().allowed()
@@ -202,8 +202,8 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """Return how many deliveries to expect: one per accepted message and consumer, or with ``share`` one
-        per accepted message.
+        """Return the number of expected deliveries: one per accepted message and consumer. With the option
+        ``share``: one per accepted message.
         """
         total = 0
         for publishers, consumers in self._of_topic:

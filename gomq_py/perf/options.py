@@ -125,7 +125,7 @@ def add_mqtt_throughput(options):
 
 
 def add_common(options, url):
-    """Add the options that every scenario has. ``url``: default URL of the broker under test."""
+    """Add the options that every scenario has. ``url``: the broker's default URL."""
     options.add_argument("--uri", default=url, help="broker to load (%(default)s)")
     options.add_argument("--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
                          help="for each answer of the broker (%(default)s)")
@@ -243,8 +243,8 @@ def check_load(options):
 
 
 def groups(options, group, single):
-    """Return the names of the run's queues or topics: [``single``], or one for each number of the option
-    ``pattern``. ``group``: "queue" or "topic", for the text of a ValueError.
+    """Return the names of the run's queues or topics. Raises ValueError. These are [``single``], or one for
+    each number of the option ``pattern``. ``group``: "queue" or "topic", for the error's text.
     """
     if not options.pattern:
         names = [single]
@@ -261,7 +261,6 @@ def groups(options, group, single):
 
 
 def count(text):
-    """Parse a number of queues, connections or the like."""
     return _number(text, int, MOST)
 
 
@@ -271,7 +270,6 @@ def prefetch(text):
 
 
 def amount(text):
-    """Parse a number of messages."""
     return _number(text, int, 1 << 62)
 
 

@@ -1,7 +1,7 @@
-"""Role: drives one connection as a publisher or a consumer of the load, over AMQP or MQTT. Never waits.
+"""A role drives one connection as a publisher or a consumer of the load, over AMQP or MQTT. Never waits.
 
-The client logs in; then the role itself reads and writes the socket, called by the loop of its worker
-process. A role writes slices of a PublishBatch, parses input with a Walk, and updates its connection's shared
+The client logs in. Then the loop of the worker process calls the role, which reads and writes the socket
+itself. A role writes slices of a PublishBatch, parses input with a Walk, and updates its connection's shared
 counters.
 """
 import ssl
@@ -20,7 +20,7 @@ _CATCH_UP_S = 0.1  # the most that a delayed publisher makes up in one burst
 
 
 class Role:
-    """Base of publishers and consumers: one connection of a load run, which a worker's loop drives.
+    """Base of publishers and consumers: one connection of a load run, driven by a worker's loop.
 
     The loop calls ``turn`` at the start, when the socket is ready, at the time ``due_ns``, and when the
     parent process stops publishing. ``due_ns``: when a rate limit allows the next message, or None.
@@ -53,7 +53,7 @@ class Role:
         self._started_ns = now_ns
 
     def read(self, now_ns, limit_octets=131072):
-        """Read and parse once; False if nothing has arrived. Raises ClientError if the broker closes."""
+        """Read and parse once. Return False if nothing has come. Raises ClientError if the broker closed."""
         kept = self.walk.kept
         try:
             count = self.socket.recv_into(self._room[kept:kept + limit_octets])
@@ -77,7 +77,7 @@ class Role:
             self.walk.answered = 0
 
     def write(self):
-        """Write waiting bytes to the socket. Returns True when all are written."""
+        """Write waiting bytes to the socket. Return True when all are written."""
         while self._pending:
             view = self._pending[0]
             try:
@@ -91,7 +91,7 @@ class Role:
         return True
 
     def close(self):
-        """Close by the protocol; cut the connection if a frame is half written or the broker fails."""
+        """Close by the protocol. Cut the connection if a frame is half written or the broker fails."""
         if self._pending:
             self.connection.abort()
             return
@@ -111,17 +111,18 @@ class Role:
         raise NotImplementedError
 
     def finish(self):
-        """Send the last octets of a run that the protocol needs, for example acks."""
+        """Send the last bytes of a run that the protocol needs, such as acks."""
 
 
 class PublisherRole(Role):
-    """Publishes the messages of ``batch`` again and again, until it is stopped or has published ``quota``
-    messages; then waits for the confirms.
+    """Publishes the messages of ``batch`` again and again, until stopped or ``quota`` is reached.
+
+    Then waits for the confirms.
 
         window     the ConfirmWindow, which counts confirms
-        confirm    most unconfirmed messages, 0: publish without confirms
-        phase      0 to 1: with a rate, the part of the first pause after which it begins, so that many
-                   publishers do not all publish at the same moment
+        confirm    most unconfirmed messages; 0: publish without confirms
+        phase      0 to 1: with a rate, the part of the first pause after which the role begins, so that
+                   many publishers do not all publish at the same moment
     """
 
     def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=1.0):
@@ -167,7 +168,7 @@ class PublisherRole(Role):
     # Implemented by a protocol.
 
     def allowed(self):
-        """Return how many messages may be published now, without regard to the rate."""
+        """Return how many messages may be published now, ignoring the rate."""
         if self.stopping:
             return 0
         allowed = self.batch.count
@@ -189,13 +190,12 @@ class PublisherRole(Role):
         """Note that ``count`` more messages were written to the socket or wait for it."""
 
     def is_complete(self):
-        """True if the broker has confirmed or refused all messages published so far."""
+        """Return True if the broker has confirmed or refused all messages published so far."""
         return not self.confirm or self.window.confirmed == self.published
 
     # The rest is private.
 
     def _publish(self, now_ns):
-        """Publish the next messages of the batch. Returns False if none may be published now."""
         allowed = self.allowed()
         self.due_ns = None
         if self.options.rate and allowed > 0:
@@ -221,7 +221,7 @@ class PublisherRole(Role):
         return True
 
     def _write_singly(self, first, last):
-        """Write the messages one by one. Returns the index after the last one that was written or begun."""
+        """Write the messages one by one. Return the index after the last one that was written or begun."""
         count, missing = self.batch.write_singly(self.socket, first, last, self._flags)
         if missing:
             end = self.batch.starts[first + count]
@@ -255,7 +255,7 @@ class PublisherRole(Role):
 
 
 class ConsumerRole(Role):
-    """Consumes until it is stopped or has received ``quota`` messages (0: no limit)."""
+    """Consumes until stopped, or until it has received ``quota`` messages (0: no limit)."""
 
     def __init__(self, options, counters, connection, quota):
         super().__init__(options, counters, connection, quota)

@@ -1,8 +1,8 @@
-"""Lays out the memory that worker processes share with their parent: flags that the parent sets, counters of
-each connection, latencies and checks of each consumer.
+"""The memory that worker processes share with their parent: flags, counters, latencies and checks.
 
-Each word has one writer, and a store of 8 bytes is atomic: no locks are needed. The parent creates the memory
-before it forks the workers.
+The parent sets the flags. Each connection has counters, each consumer latencies and checks. Each word has one
+writer, and a store of 8 bytes is atomic, so no locks are needed. The parent creates the memory before it
+forks the workers.
 """
 import mmap
 
@@ -21,9 +21,11 @@ _COUNTERS = 16
 
 
 class SharedRegion:
-    """The shared memory of one run: counters of each connection, publishers first; a histogram of latencies
-    per consumer, and of confirm times per publisher; the numbers of a SequenceCheck per consumer and
-    publisher. ``numbered``: how many publishers write sequence numbers into bodies.
+    """The shared memory of one run.
+
+    It has counters of each connection, publishers first; a histogram of latencies per consumer, and of
+    confirm times per publisher; the numbers of a SequenceCheck per consumer and publisher. ``numbered``: how
+    many publishers write sequence numbers into bodies.
     """
 
     def __init__(self, publishers, consumers, numbered):
@@ -43,7 +45,7 @@ class SharedRegion:
         self._words[index] = 1
 
     def counters(self, connection):
-        """Return the counters of one connection: a memoryview indexed by READY, DONE, PUBLISHED and so on."""
+        """Return a connection's counters: a memoryview indexed by READY, DONE, PUBLISHED and so on."""
         start = _FLAGS + connection * _COUNTERS
         return self._words[start:start + _COUNTERS]
 
@@ -52,7 +54,6 @@ class SharedRegion:
         return self._of_consumer(connection, 0, BUCKETS)
 
     def confirm_latencies(self, publisher):
-        """Return the histogram of one publisher's confirm times."""
         start = self._publishers_at + publisher * BUCKETS
         return self._words[start:start + BUCKETS]
 
@@ -63,11 +64,10 @@ class SharedRegion:
             for part in range(3))
 
     def total(self, counter):
-        """Return the sum of one counter over all connections."""
         return sum(self._column(counter))
 
     def every(self, counter, connections):
-        """True if this counter is not 0 for all connections of the range."""
+        """Return True if this counter is not 0 for all connections of the range."""
         return all(self._column(counter)[connections.start:connections.stop])
 
     def latest(self, counter, connections):

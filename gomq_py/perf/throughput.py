@@ -1,6 +1,6 @@
 """Runs ``gomq-py-perf amqp throughput`` over queues: the broker delivers each message to one consumer.
 
-Each publisher and each consumer has a connection of its own, with channel 1.
+Each publisher and each consumer has its own connection, with channel 1.
 """
 import time
 
@@ -64,7 +64,7 @@ class Publisher(PublisherRole):
         return allowed
 
     def was_published(self, count):
-        """Note when the messages were sent, to time their confirms; commit a full transaction."""
+        """Note when the messages were sent, to time their confirms. Commit a full transaction."""
         if self._is_timed:
             self.window.note_sent(self.published - count + 1, self.published, time.monotonic_ns())
         if self.options.publish_transaction:
@@ -73,7 +73,7 @@ class Publisher(PublisherRole):
                 self._commit()
 
     def is_complete(self):
-        """Commit an unfinished transaction. Returns True if the broker has answered everything."""
+        """Commit an unfinished transaction. Return True if the broker has answered everything."""
         if self._in_transaction and not self._committing:
             self._commit()
         return not self._committing and super().is_complete()
@@ -201,7 +201,7 @@ class Throughput(Load):
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
 
     def expected(self):
-        """Return the number of deliveries to expect: published messages less returned and refused ones."""
+        """Return the number of expected deliveries: published messages less returned and refused ones."""
         total = self.region.total
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 

@@ -1,14 +1,15 @@
-"""Compiled loops of the load generator. A PublishBatch holds publishes that are encoded in advance; a Walk
-parses received AMQP or MQTT octets, without an object per frame or packet.
+"""Compiled loops of the load generator.
 
-A PublishBatch lies in one buffer that is written again and again; only sequence numbers and timestamps in the
-bodies change. A write is a slice of whole messages, 16 to 64 KiB: many messages share one system call.
+A PublishBatch holds publishes that are encoded in advance, in one buffer that is written again and again.
+Only sequence numbers and timestamps in the bodies change. A write is a slice of whole messages, 16 to 64 KiB:
+many messages share one system call.
 
-A Walk counts, checks, times and acknowledges messages, and counts confirms or acknowledgements. The worker
-reads from its socket into ``buffer``, behind the ``kept`` bytes of an incomplete frame or packet, and calls
-``walk``. A Walk writes acks (for MQTT: PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``. All other input
-goes into the list ``others``: AMQP methods such as channel.close as octets, MQTT packets such as SUBACK as
-objects. A Walk trusts no peer and checks sizes before use; mqtt.wire.frames finds the packets.
+A Walk parses received AMQP or MQTT bytes, without an object per frame or packet. It counts, checks, times and
+acknowledges messages, and counts confirms or acknowledgements. The worker reads from its socket into
+``buffer``, behind the ``kept`` bytes of an incomplete frame or packet, and calls ``walk``. A Walk writes acks
+(for MQTT: PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``. All other input goes into the list
+``others``: AMQP methods such as channel.close as bytes, MQTT packets such as SUBACK as objects. A Walk checks
+sizes before use; mqtt.wire.frames finds the packets.
 """
 import os
 import socket
@@ -38,14 +39,14 @@ _SEEN_OCTETS = 4 << 20  # all publishers together: tells doubles from late messa
 class PublishBatch:
     """Encoded messages that are published again and again: message i is ``buffer[starts[i]:starts[i + 1]]``.
 
-    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, or -1; bodies must have room.
-    ``identifier_before``: how far before each body MQTT's packet identifier lies, 0 over AMQP.
+    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, or -1. Bodies must have room for
+    them. ``identifier_before``: how far before each body MQTT's packet identifier lies; 0 over AMQP.
     """
 
     __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
 
     def __init__(self, messages, timestamp_at=-1, sequence_at=-1, identifier_before=0):
-        """``messages``: (all frames of a publish, offset of the body in these octets) for each message."""
+        """``messages``: (all frames of a publish, offset of the body in them) for each message."""
         starts, bodies = array("q", [0]), array("q")
         for frames, body_at in messages:
             if body_at < identifier_before or identifier_before == 1:
@@ -88,9 +89,10 @@ class PublishBatch:
             identifier = identifier + 1 if identifier < 65535 else 1
 
     def write_singly(self, sock, first, last, flags):
-        """Write the messages ``first`` to ``last`` (exclusive) with one system call each, until the socket
-        takes no more. Returns (count of messages written or begun, count of unwritten bytes of the last
-        message begun). Raises OSError.
+        """Write messages ``first`` to ``last`` (exclusive), one system call each. Raises OSError.
+
+        Stops when the socket takes no more. Returns (messages written or begun, unwritten bytes of the last
+        message begun).
         """
         # ``flags``: END_OF_RECORD sends one TCP segment per message. With TCP_NODELAY alone the kernel merges
         # waiting messages (20 were seen in one segment).
@@ -127,10 +129,10 @@ class PublishBatch:
 
 
 class LatencyHistogram:
-    """Counts durations in ns in 64 buckets per power of two, with an error of at most 1.6 %. Cheap enough to
-    be used for every message.
+    """Counts durations in ns in 64 buckets per power of two, with an error of at most 1.6 %.
 
-    ``region``: a writable memoryview of BUCKETS u64, written by a worker process and read by its parent.
+    Cheap enough for every message. ``region``: a writable memoryview of BUCKETS u64, written by a worker
+    process and read by its parent.
     """
 
     __slots__ = ("buckets",)
@@ -196,9 +198,10 @@ class ConfirmWindow:
 
 
 class SequenceCheck:
-    """Checks order and completeness of messages by the number in each body: the upper 16 bits name the
-    publisher, the lower 48 count its messages from 0. From ``filled_from`` on, every body must equal
-    ``filler``, unless that is empty.
+    """Checks order and completeness of messages by the number in each body.
+
+    The upper 16 bits of a number are the publisher, the lower 48 count its messages from 0. From
+    ``filled_from`` on, every body must equal ``filler``, unless that is empty.
 
     ``following``, ``counts`` and ``sums`` have a u64 per publisher: the next number in order, count and sum
     of its messages' numbers. Count and sum show whether exactly the published messages arrived.
@@ -216,7 +219,6 @@ class SequenceCheck:
         self.misordered = self.corrupt = 0
 
     def note(self, sequence):
-        """Check and count a message by the number read from its body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -246,8 +248,7 @@ class SequenceCheck:
 
 
 class Walk:
-    """Base of FrameWalk and MQTTWalk, which parse one connection's input; checks and times the bodies.
-
+    """Base of FrameWalk and MQTTWalk, which parse one connection's input. Checks and times the bodies.
     ``check`` needs ``sequence_at``, and ``latencies`` needs ``timestamp_at``: offsets of 8-byte stamps.
     """
 
@@ -307,8 +308,8 @@ class FrameWalk(Walk):
         self.returning = False
 
     def walk(self, end, now_ns):
-        """Parse the complete frames in the first ``end`` bytes of the buffer, and move the incomplete rest to
-        its front. Returns the count of completed deliveries. Raises FrameError.
+        """Parse the complete frames in the first ``end`` bytes of the buffer. Raises FrameError. Moves the
+        incomplete rest to the front. Returns the count of completed deliveries.
         """
         if end > len(self.buffer):
             raise IndexError("more bytes than the buffer holds")
@@ -419,8 +420,8 @@ class PacketWindow(ConfirmWindow):
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that distinguishes doubled messages, which only ``doubled`` counts, from late messages.
-    Remembers the last ``span`` numbers of each publisher; an older number counts as late.
+    """A SequenceCheck that distinguishes doubled messages from late messages. Doubled messages count only in
+    ``doubled``. The last ``span`` numbers of each publisher are remembered; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")
@@ -477,8 +478,8 @@ class MQTTWalk(Walk):
         self.window = window if window is not None else PacketWindow(1)
 
     def walk(self, end, now_ns):
-        """Parse the complete packets in the first ``end`` bytes of the buffer, and move the incomplete rest
-        to its front. Returns the count of messages. Raises MQTTError.
+        """Parse the complete packets in the first ``end`` bytes of the buffer. Raises MQTTError. Moves the
+        incomplete rest to the front. Returns the count of messages.
         """
         packets = self.packets
         packets.begin(self.buffer, 0, end)
@@ -506,7 +507,6 @@ class MQTTWalk(Walk):
         return self.delivered - before
 
     def take_message(self, p):
-        """Count, check, time and acknowledge a PUBLISH."""
         at = self.packets.payload_at
         size = self.packets.payload_length
         self.delivered += 1
@@ -536,9 +536,7 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """Return {"count", "min", "median", "p75", "p95", "p99", "max"} of histograms, in ms; {"count": 0} if
-    empty.
-    """
+    """Return count, min, median, p75, p95, p99 and max of histograms, in ms; {"count": 0} if empty."""
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)
     summary = {"count": count}

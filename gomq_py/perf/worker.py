@@ -17,7 +17,7 @@ _FEW_DESCRIPTORS = 1000  # select() waits in microseconds but takes descriptors 
 
 
 def run(make_roles, region, failures, parent):
-    """Main function of a worker process: connect, wait for the start, work until the parent stops it.
+    """Run a worker process: connect, wait for the start, work until the parent stops it.
 
     ``make_roles(list)`` connects and appends the Roles. ``failures``: write end of a pipe, for one error
     text. ``parent``: the parent's process id; the worker is killed when the parent dies.
@@ -93,7 +93,6 @@ class Loop:
         self._poll.close()
 
     def _turn(self, timeout_ms):
-        """Wait, then call the Roles whose socket is ready or whose time has come."""
         readable, ready = self._wait(timeout_ms)
         now_ns = time.monotonic_ns()
         while self._due and self._due[0][0] <= now_ns:
@@ -129,7 +128,7 @@ class Loop:
         return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
 
     def _wait(self, timeout_ms):
-        """Wait for events. Returns (descriptors that can be read, descriptors with any event), both sets."""
+        """Wait for events. Return (descriptors that can be read, descriptors with any event), both sets."""
         if not self._precise:
             events = self._poll.poll(timeout_ms / 1000)
             return {descriptor for descriptor, what in events if what & ~select.POLLOUT}, {

@@ -1,1 +1,1 @@
-"""The routes of the API: each module has the blueprint of one kind of resource."""
+"""The routes of the management API: each module has the Flask blueprint of one kind of resource."""

@@ -1,5 +1,5 @@
-"""/api/arguments: describes the arguments of queues, exchanges and consumers and the keys of policies, for
-hints in a page. A route of gomq-py alone.
+"""/api/arguments: describes arguments of queues, exchanges and consumers, and keys of policies, for hints in
+the web page. Specific to gomq-py.
 """
 import re
 
@@ -50,5 +50,4 @@ def _described(of, name, row):
 
 
 def plain(text):
-    """A row's text without Markdown."""
     return _LINK.sub(r"\1", _REFERENCE.sub("", text)).replace("`", "")

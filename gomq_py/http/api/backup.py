@@ -1,4 +1,4 @@
-"""/api/backup: lets gomq-py-ctl copy the data folder of the running broker, from the same machine."""
+"""/api/backup: lets gomq-py-ctl copy the running broker's data folder, on the same machine."""
 from flask import Blueprint
 
 from gomq_py.http.answers import json_answer, node

@@ -30,8 +30,7 @@ def list_bindings(vhost=None):
 
 
 def ends(vhost, source, kind, destination):
-    """Return (source, destination) that a path names; ``kind``: q (queue), e (exchange). Raises NoSuchObject.
-    """
+    """Return (source, destination) of a path; ``kind``: "q" queue, "e" exchange. Raises NoSuchObject."""
     if kind not in KINDS:
         raise NoSuchObject()
     exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)
@@ -40,7 +39,6 @@ def ends(vhost, source, kind, destination):
 
 
 def between(exchange, destination):
-    """A list of the bindings from an exchange to a destination, a queue or exchange."""
     return [one for one in exchange.bindings() if one.destination is destination]
 
 
@@ -104,7 +102,7 @@ def delete_binding(vhost, source, kind, destination, key):
 
 
 def _find(vhost, source, kind, destination, key):
-    """The binding of this properties key or, for a default binding, its queue. Raises NoSuchObject."""
+    """Return the binding, or the queue of a default binding. Raises NoSuchObject."""
     exchange, end = ends(vhost, source, kind, destination)
     if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
         return end

@@ -1,5 +1,5 @@
-"""/api/changes: answers which entities were created, deleted or changed since an earlier answer; /api/events
-sends the same as a stream. Routes of gomq-py alone.
+"""/api/changes: lists entities created, deleted or changed since an earlier answer. /api/events streams the
+same. Specific to gomq-py.
 """
 from flask import Blueprint, g, request
 
@@ -88,7 +88,6 @@ def _since():
 
 
 def _is_seen(change, user, tags):
-    """Whether the user may see the changed entity."""
     kind = change.what.partition(".")[0]
     if kind == "alarm":
         return True

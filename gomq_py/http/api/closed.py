@@ -1,4 +1,4 @@
-"""/api/closed: shows why connections and channels ended lately. A route of gomq-py alone."""
+"""/api/closed: shows why connections and channels have recently ended. Specific to gomq-py."""
 from flask import Blueprint, g, request
 
 from gomq_py.http.answers import json_answer, node

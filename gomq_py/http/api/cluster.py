@@ -1,5 +1,5 @@
-"""/api/cluster: shows this node's role, which nodes are in sync, and how far the copies on its followers are;
-carries out an operator's decisions.
+"""/api/cluster: shows this node's role, the nodes in sync and the progress of followers; carries out
+operators' requests.
 """
 from flask import Blueprint
 

@@ -15,13 +15,13 @@ MAX_REASON = 200
 
 
 def visible():
-    """A list of connections: the user's own or, with the monitoring tag, all."""
+    """Return a list of connections: all with the tag monitoring, otherwise the user's own."""
     everybody = MONITORING in g.tags
     return [one for one in node().clients.all() if everybody or one.user.identity == g.user.identity]
 
 
 def find(name):
-    """Return the connection of this name. Raises NoSuchObject."""
+    """Return the visible connection of this name. Raises NoSuchObject."""
     for one in visible():
         if one.name == name:
             return one
@@ -29,12 +29,12 @@ def find(name):
 
 
 def channels_of(connections):
-    """A list of (channel, connection) of each open channel of these connections."""
+    """Return a list of (channel, connection) of all open channels of these connections."""
     return [(channel, one) for one in connections for channel in list(one.channels.values())]
 
 
 def list_of_channels(connections):
-    """Return a response that lists every channel of these connections. May switch."""
+    """Return a response that lists all channels of these connections. May switch."""
     return listing(channels_of(connections), kinds.CHANNELS)
 
 
@@ -73,13 +73,13 @@ def delete_user_connections(user):
 
 
 def check_own(connection):
-    """Raises NotAuthorised if the connection is another user's and the caller is no administrator."""
+    """Raise NotAuthorised if the connection is another user's and the caller is no administrator."""
     if ADMINISTRATOR not in g.tags and connection.user.identity != g.user.identity:
         raise NotAuthorised("Not administrator user")
 
 
 def close_connection(connection):
-    """Close a connection; the client gets the request's ``X-Reason``. Raises NotAuthorised."""
+    """Close a connection, with the reason in the request's ``X-Reason``. Raises NotAuthorised."""
     check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 
@@ -116,7 +116,7 @@ def get_channel(name):
 
 
 def find_channel(name):
-    """Return (channel, connection) of the channel of this name. Raises NoSuchObject."""
+    """Return (channel, connection) of the visible channel of this name. Raises NoSuchObject."""
     for channel, connection in channels_of(visible()):
         if shapes.channel_name(channel, connection) == name:
             return channel, connection

@@ -1,4 +1,4 @@
-"""/api/definitions: exports and imports an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
+"""/api/definitions: exports and imports a broker's entire setup, as JSON of RabbitMQ and LavinMQ."""
 from collections import Counter, deque
 from functools import partial
 from urllib.parse import quote
@@ -44,7 +44,7 @@ def get_definitions(vhost=None):
 
 
 def _present(vhost):
-    """Yield (key, value) of the present definitions of a VHost; of the whole broker if ``vhost`` is None."""
+    """Yield (key, value) of the present definitions of a VHost, or of the whole broker for None."""
     return sections(node().broker) if vhost is None else sections_of_vhost(vhost)
 
 
@@ -111,19 +111,16 @@ def compare_definitions(vhost=None):
 
 
 class _Here:
-    """The broker's present definitions as a mapping from kinds ("queues") to entries, one kind at a time."""
-
     # All kinds at once would be as large as an export.
     def __init__(self, vhost):
         self._vhost = vhost
 
     def get(self, kind, default=None):
-        """An iterator over the entries of a kind."""
         return next((entries for key, entries in _present(self._vhost) if key == kind), default)
 
 
 def _parsed():
-    """Return the JSON object in the body, {} without a body. Raises BadRequest, TooLarge, UnsupportedType."""
+    """Return the JSON object in the body, or {}. Raises BadRequest, TooLarge, UnsupportedType. May switch."""
     foreign_pages.check_body(b"")  # not by ``curl -d``, as in RabbitMQ
     try:
         return parsed(body_pieces() or deque((b"{}",)))

@@ -1,4 +1,4 @@
-"""/api/delayed: shows messages that delayed exchanges hold until they are due. Routes of gomq-py alone."""
+"""/api/delayed: shows messages that delayed exchanges keep until they are due. Specific to gomq-py."""
 from flask import Blueprint, request
 
 from gomq_py.broker.verbs import exchanges

@@ -1,4 +1,4 @@
-"""/docs: describes the API, as OpenAPI for programs and as a page for people; /api redirects there.
+"""/docs: describes the API, as OpenAPI for programs and as a web page. /api redirects there.
 
 The description needs no login and contains no secret.
 """
@@ -17,7 +17,7 @@ MODULES = ("schemas", "operations", "parameters", "examples", "document")
 
 
 def described():
-    """Return the OpenAPI document of this app, made at the first call, in slices. May switch."""
+    """Return this app's OpenAPI document, made in slices at the first call. May switch."""
     extensions = current_app.extensions
     if "gomq.openapi" not in extensions:
         for name in paced(MODULES):
@@ -54,7 +54,7 @@ def page():
 
 
 def _manual():
-    """The address of the documentation, as the installed package names it; "" if it names none."""
+    """Return the documentation's URL from the installed package's metadata, or ""."""
     try:
         named = metadata.metadata("gomq-py").get_all("Project-URL", ())
     except metadata.PackageNotFoundError:

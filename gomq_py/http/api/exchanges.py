@@ -150,7 +150,7 @@ PROPERTIES = {
 
 
 def wire_properties(given, limits):
-    """AMQP properties in wire form, from JSON, within TableLimits. Raises BadRequest, PreconditionFailed."""
+    """Encode AMQP properties from JSON, within TableLimits. Raises BadRequest, PreconditionFailed."""
     if isinstance(given, list) and not given:
         given = {}  # PHP clients send this for an empty object
     if not isinstance(given, dict):

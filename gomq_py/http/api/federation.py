@@ -1,7 +1,7 @@
-"""/api/federation-links: shows the links of federated exchanges and queues, as RabbitMQ's plugin does, and
-restarts a link.
+"""/api/federation-links: shows and restarts the links of federated exchanges and queues, as RabbitMQ's plugin
+does.
 
-Upstreams and policies are set like other parameters and policies. No answer has a password.
+Upstreams and policies are set like other parameters and policies. No answer contains a password.
 """
 from flask import Blueprint, g
 

@@ -1,5 +1,5 @@
-"""/api/health/checks, /api/healthchecks and /api/aliveness-test: answers load balancers and alarms with 200,
-or with 503 and the reason.
+"""/api/health/checks, /api/healthchecks, /api/aliveness-test: answers load balancers and alarms with 200, or
+503 and a reason.
 """
 import time
 
@@ -26,7 +26,7 @@ OK = {"status": "ok"}
 
 
 def failed(reason, **facts):
-    """A response with status 503, the ``reason`` and the ``facts``."""
+    """Return a response with status 503, the ``reason`` and the ``facts``."""
     return json_answer({"status": "failed", "reason": reason, **facts}, 503)
 
 
@@ -86,7 +86,7 @@ def health_of_replicas():
 
 
 def quorum_critical():
-    """The answer of health_of_replicas(), of a leader or a follower."""
+    """Answer whether confirms or the service would stop without this node, a leader or follower."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:
@@ -172,7 +172,7 @@ def health_of_certificates(within, unit):
 
 
 def certificates():
-    """Yield (listener, end of its certificate in Unix seconds) of each TLS listener."""
+    """Yield (TLS listener, Unix seconds when its certificate expires; 0 if the file cannot be read)."""
     path = node().settings.tls_cert
     if not path:
         return

@@ -1,4 +1,4 @@
-"""Identifies the user and the broker: /api/whoami, /api/version, /api/cluster-name, /api/auth,
+"""Describes the user and the broker: /api/whoami, /api/version, /api/cluster-name, /api/auth,
 /api/extensions, /api/feature-flags, /api/deprecated-features.
 """
 from flask import Blueprint, current_app, g

@@ -43,7 +43,7 @@ def delete_limit(vhost, kind):
 
 
 def _kept(vhost):
-    """All limits that were set for the vhost, including negative ones, which have no effect."""
+    """Return all limits set for the vhost, including negative ones, which have no effect."""
     # RabbitMQ exports an empty list when the last limit was cleared
     return dict(vhost.parameters.get((LIMITS, LIMITS_NAME), ()))
 

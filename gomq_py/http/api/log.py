@@ -1,4 +1,4 @@
-"""/api/log: shows the last lines of the broker's log, and streams new lines. A route of gomq-py alone."""
+"""/api/log: shows the last lines of the broker's log, and streams new lines. Specific to gomq-py."""
 from flask import Blueprint, request
 
 from gomq_py.http import live

@@ -1,5 +1,4 @@
-"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, and moves messages.
-"""
+"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, and moves messages."""
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
@@ -41,7 +40,7 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """The query of a request to peek at ``count`` messages from ``offset`` on. Raises BadRequest."""
+    """The query of a request for ``count`` messages from position ``offset`` on. Raises BadRequest."""
 
     def __init__(self, offset):
         query = request.args
@@ -54,7 +53,7 @@ class Look:
         self._octets_left = MAX_PEEK_OCTETS
 
     def shown(self, message, position):
-        """A Message as JSON. Cuts the body to ``truncate`` octets, all bodies together to MAX_PEEK_OCTETS."""
+        """A Message as JSON. Cuts the body to ``truncate`` bytes, all bodies together to MAX_PEEK_OCTETS."""
         limit = min(self._octets_left, self._truncate)
         self._octets_left -= min(self._octets_left, message.get_body_length())
         return shown(message, position, self._encoding, limit)
@@ -71,7 +70,7 @@ def _browsed(queue):
 
 
 def passed_over(browser, count):
-    """Skip ``count`` messages of a queue browser. Returns False if there are fewer. May switch."""
+    """Skip ``count`` messages of a queue browser. Return False if there are fewer. May switch."""
     while count:
         passed = browser.skip(count, SKIP_SLICE)
         if passed == 0:
@@ -92,7 +91,7 @@ def _peeked(browser, look):
 
 
 def shown(message, position, encoding, limit):
-    """A message as JSON, with up to ``limit`` octets of its body."""
+    """Return a message as JSON, with up to ``limit`` bytes of its body."""
     facts = message.describe()
     return {
         "position": position, "redelivered": facts["redelivered"],
@@ -151,7 +150,7 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Move messages, or copy them if ``keep``. Returns a response with the counts. May switch."""
+    """Move messages, or copy them if ``keep``. Return a response with the counts. May switch."""
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None

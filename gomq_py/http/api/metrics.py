@@ -1,6 +1,6 @@
 """/metrics, /metrics/per-object, /metrics/detailed: answers Prometheus with the broker's metrics.
 
-The management port requires a login, the metrics port does not.
+Needs a login on the management port, none on the metrics port.
 """
 from itertools import chain
 
@@ -90,7 +90,6 @@ def _of_the_node(families):
 
 
 def _once(families):
-    """Yield metric families, but each name once."""
     # ``queue_metrics`` includes ``queue_consumer_count``.
     seen = set()
     for family in families:

@@ -1,6 +1,6 @@
-"""/api/mqtt: lists, shows and ends connections, sessions, subscriptions and retained messages of MQTT.
+"""/api/mqtt: lists, shows and ends MQTT connections, sessions, subscriptions and retained messages.
 
-Users see their own sessions, or all with the monitoring tag, and retained messages that they may read.
+Users see their own sessions, or all with the tag monitoring, and retained messages that they may read.
 """
 from flask import Blueprint, g, request
 
@@ -150,7 +150,6 @@ def delete_retained(vhost, topic):
 
 
 def _retained(message, topic, vhost, most):
-    """A retained message as JSON. A payload that is no UTF-8 is in base64, as in messages of queues."""
     described = message.describe()
     return {
         "topic": topic, "vhost": vhost, **shapes.content_shown(message, "auto", most),

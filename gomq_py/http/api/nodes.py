@@ -1,4 +1,4 @@
-"""/api/nodes: shows memory, descriptors and disk of the single node; collects garbage, as in LavinMQ."""
+"""/api/nodes: shows the node's memory, file descriptors and disk, and collects garbage as in LavinMQ."""
 import gc
 import os
 import resource
@@ -30,7 +30,7 @@ MEMORY_PURPOSES = (
 
 
 def node_shape():
-    """The single node as JSON."""
+    """Return this node as JSON."""
     alarms, watch = node().broker.alarms, node().broker.resource_watch
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     shape = {

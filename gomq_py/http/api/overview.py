@@ -1,4 +1,4 @@
-"""/api/overview: shows totals and rates over the vhosts that the user sees."""
+"""/api/overview: shows totals and rates over the vhosts that the user may see."""
 import sys
 
 from flask import Blueprint, g

@@ -1,5 +1,5 @@
-"""/api/parameters and /api/global-parameters: shows and sets values that components keep in the definitions.
-Hides passwords.
+"""/api/parameters, /api/global-parameters: shows and sets components' values in the definitions. Hides
+passwords.
 """
 from flask import Blueprint, g
 
@@ -17,7 +17,7 @@ SHOVEL = "shovel"
 
 
 def _described(vhost, component, name):
-    """A parameter as JSON, with ``state`` and ``reason`` if it has no effect; None if it is gone."""
+    """Return a parameter as JSON, or None. One without effect has the fields ``state`` and ``reason``."""
     there = vhost.parameters
     if (component, name) not in there:
         return None
@@ -109,7 +109,6 @@ def list_global_parameters():
 
 
 def _global():
-    """{name: value} of all global parameters; one of them is the cluster's id, as in RabbitMQ."""
     return {CLUSTER_ID: node().broker.cluster_id, **node().broker.parameters.global_}
 
 
@@ -124,7 +123,7 @@ def get_global_parameter(name):
 
 
 def _shown(name, value):
-    """A global parameter as JSON. A text of a secret's name, such as ``password``, is a secret."""
+    """Return a global parameter as JSON. Values with a secret's name, such as ``password``, are hidden."""
     return {"name": name, "value": shown({name: value})[name]}
 
 
@@ -149,7 +148,7 @@ def delete_global_parameter(name):
 
 
 def set_value(put, framed=str):
-    """Call ``put`` with the body's ``value``; a ValueError becomes a BadRequest with ``framed(error)``."""
+    """Call ``put`` with the body's ``value``. A ValueError becomes BadRequest with ``framed(error)``."""
     value = body(required=("value",))["value"]
     try:
         put(value)

@@ -1,6 +1,5 @@
-"""/api/permissions and /api/topic-permissions: grants rights in vhosts, and rights on routing keys.
-
-Only administrators may use these routes.
+"""/api/permissions, /api/topic-permissions: grants rights in vhosts and on routing keys, for administrators
+only.
 """
 from flask import Blueprint
 
@@ -15,12 +14,12 @@ blueprint = Blueprint("permissions", __name__)
 
 
 def rights(user):
-    """The permissions of a user, in all vhosts, as a list of JSON objects."""
+    """Return a list of a user's permissions in all vhosts, as JSON."""
     return [shapes.permission(one) for one in user.permissions.values()]
 
 
 def topic_rights(user, vhost=None):
-    """The topic permissions of a user, in one vhost or in all, as a list of JSON objects."""
+    """Return a list of a user's topic permissions, in one vhost or in all, as JSON."""
     return [
         shapes.topic_permission(one) for one in user.topic_permissions.values() if vhost in (None, one.vhost)
     ]
@@ -132,7 +131,7 @@ def delete_topic_permissions(vhost, user, exchange):
 
 
 def _holder(user, vhost):
-    """Return the user if user and vhost exist. Raises BadRequest otherwise, as RabbitMQ does."""
+    """Return the user. Raises BadRequest, as RabbitMQ does, if the user or the vhost is missing."""
     holder = node().broker.users.get(user)
     if holder is None or vhost not in node().broker.vhosts:
         raise BadRequest("vhost_or_user_not_found")
@@ -140,7 +139,7 @@ def _holder(user, vhost):
 
 
 def _granted(grant, *values):
-    """Call ``grant(*values)``. Raises BadRequest if a value is an invalid regular expression."""
+    """Call ``grant(*values)``. Raises BadRequest for an invalid regular expression."""
     try:
         grant(*values)
     except ValueError as error:

@@ -1,7 +1,4 @@
-"""/api/policies and /api/operator-policies: lists, sets, previews and deletes policies of both kinds.
-
-Both paths share one implementation.
-"""
+"""/api/policies, /api/operator-policies: lists, sets, previews and deletes policies of both kinds."""
 from flask import Blueprint, g
 
 from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY
@@ -21,14 +18,14 @@ PREVIEWED = 200
 
 
 class Family:
-    """The routes of one kind of policies, user or operator. Users with the tag ``writer`` may change them."""
+    """The routes of one kind of policy, user or operator. Users with the tag ``writer`` may change them."""
 
     def __init__(self, component, writer):
         self._component = component
         self._writer = writer
 
     def register(self, path, name):
-        """Add the routes below ``path``; the names of their endpoints begin with ``name``."""
+        """Add the routes below ``path``. The names of their endpoints begin with ``name``."""
         one = f"{path}/<vhost>/<name>"
         for rules, method, tag, view in (
                 ((path, f"{path}/<vhost>"), "GET", MANAGEMENT, self.list_all),
@@ -64,7 +61,7 @@ class Family:
         return no_content(204 if existed else 201)
 
     def _wanted(self):
-        """The policy in the request's body, in the form in which parameters store it. Raises BadRequest."""
+        """The policy in the request's body, in the form that parameters store. Raises BadRequest."""
         wanted = body(required=("pattern", "definition"))
         value = {
             "pattern": wanted["pattern"], "definition": wanted["definition"],
@@ -101,7 +98,7 @@ class Family:
         return no_content()
 
     def of_vhost(self, vhost):
-        """A list of the policies of a vhost, as JSON in RabbitMQ's form."""
+        """Return a list of a vhost's policies, as JSON in RabbitMQ's form."""
         chosen = vhost.policies.operator if self._component == OPERATOR_POLICY else vhost.policies.user
         return [
             {"vhost": vhost.name, "name": policy.name, **shown(policy.as_value())}
@@ -110,7 +107,7 @@ class Family:
 
 
 def _check_token(definition):
-    """Raises BadRequest if the user of a token sets a definition with HANDS_ON keys."""
+    """Raise BadRequest if the user of a token sets a definition with HANDS_ON keys."""
     # Such a policy acts with the rights of its author, which the broker cannot look up for a token.
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:
@@ -120,7 +117,6 @@ def _check_token(definition):
 
 
 def _shown(change):
-    """A policy's change of an entity, as JSON: ``settings`` that differ, null for a missing value."""
     before, after = shown(change.before.definition), shown(change.after.definition)
     return {
         "type": "exchange" if change.kind == EXCHANGE else "queue", "name": change.entity.name,

@@ -1,4 +1,4 @@
-"""/api/queues/<vhost>/<name>/pause, resume, restart: changes the state of a queue. LavinMQ's routes."""
+"""/api/queues/<vhost>/<name>/pause, resume, restart: changes the state of a queue, as in LavinMQ."""
 from flask import Blueprint
 
 from gomq_py.broker.verbs import queues

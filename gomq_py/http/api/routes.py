@@ -1,4 +1,4 @@
-"""/api/exchanges/…/route: shows where a message would go, and why. A route of gomq-py alone."""
+"""/api/exchanges/…/route: shows where a message would go, and why. Specific to gomq-py."""
 import time
 
 from flask import Blueprint
@@ -66,7 +66,6 @@ def _step(vhost, step):
 
 
 def _ways(steps):
-    """Return {destination: the routing step that reached it first}."""
     first = {}
     for step in steps:
         first.setdefault(step.destination, step)
@@ -74,7 +73,6 @@ def _ways(steps):
 
 
 def _match(vhost, destination, ways, due_ms):
-    """A destination as JSON: the exchanges on the way to it, the reason, the due time, and its state."""
     kind = _type(vhost, destination)
     via = [ways[destination].source]
     while via[0] in ways and ways[via[0]].source not in via:

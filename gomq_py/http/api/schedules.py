@@ -1,4 +1,4 @@
-"""/api/schedules: lists, shows and deletes the schedules of delayed exchanges. Routes of gomq-py alone."""
+"""/api/schedules: lists, shows and deletes the schedules of delayed exchanges. Specific to gomq-py."""
 from flask import Blueprint
 
 from gomq_py.broker.exchanges import schedule as _schedule

@@ -1,7 +1,7 @@
-"""/api/queues/…/search: finds messages by content without taking them. A route of gomq-py alone.
+"""/api/queues/…/search: finds messages by content without taking them. Specific to gomq-py.
 
-A request examines a bounded number of messages and octets, and returns the offset for the next one: a client
-that searches a long queue sends more requests, and can stop at any time.
+A request examines a limited number of messages and bytes, and returns the offset for the next request. A
+client can stop at any time.
 """
 import fnmatch
 import re
@@ -66,7 +66,7 @@ def search_messages(vhost, name):
 
 
 def _found(browser, criteria, offset, count, examined_max, octets_max):
-    """Search messages of a queue browser, and return the answer as a dict. May switch."""
+    """Search messages of a queue browser; return the answer as a dict. May switch."""
     found: list[dict] = []
     examined = octets = 0
     is_end = not passed_over(browser, offset)
@@ -110,7 +110,6 @@ class Criteria:
             raise BadRequest("json_value takes a json_path")
 
     def meet(self, message):
-        """Whether a Message meets all conditions of the search."""
         for pattern, octets in (
             (self._exchange, message.get_exchange), (self._routing_key, message.get_routing_key),
         ):
@@ -158,7 +157,7 @@ class Criteria:
 
 
 def steps_of(path):
-    """The steps of a JSON path, a list of texts (keys) and numbers (indexes). Raises BadRequest.
+    """Return a JSON path as a list of keys (texts) and indexes (numbers). Raises BadRequest.
 
     >>> steps_of("$.order.lines[0].sku")
     ['order', 'lines', 0, 'sku']
@@ -188,5 +187,5 @@ def _text(wanted, key):
 
 
 def _globbed(text):
-    """A regular expression for a text with the wildcards ``*`` and ``?``. A match takes little time."""
+    """Return a regular expression for a text with the wildcards ``*`` and ``?``. Matches are fast."""
     return None if text is None else re.compile(fnmatch.translate(re.sub(r"\*+", "*", text)), re.DOTALL)

@@ -1,4 +1,4 @@
-"""/api/session: logs a page in and out by a cookie, and shows its session. A route of gomq-py alone."""
+"""/api/session: logs a web page in and out by a cookie, and shows its session. Specific to gomq-py."""
 import time
 
 from flask import Blueprint, current_app, g, request
@@ -16,7 +16,7 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """The user whose login is in the Authorization header, or else in the body. May switch."""
+    """Return the user whose login is in the Authorization header or the body. May switch."""
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
@@ -82,7 +82,7 @@ def _shape(number):
 
 
 def _permissions():
-    """The user's permissions in each vhost, by which a page decides which actions to offer."""
+    """Return the user's permissions in each vhost, from which a page knows which actions to offer."""
     found = (g.user.permission(name) for name in list(node().broker.vhosts))
     return [
         {"vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}

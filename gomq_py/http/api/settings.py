@@ -1,5 +1,5 @@
-"""/api/settings: shows the settings in force, and changes some until the next reload or start. Routes of
-gomq-py alone.
+"""/api/settings: shows the broker's settings, and changes some until the next reload or start. Specific to
+gomq-py.
 """
 from logging import INFO
 

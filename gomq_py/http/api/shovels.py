@@ -1,6 +1,6 @@
-"""/api/shovels: shows, pauses, restarts and deletes shovels, by the routes of RabbitMQ and LavinMQ.
+"""/api/shovels: shows, pauses, restarts and deletes shovels, with RabbitMQ's and LavinMQ's routes.
 
-Their definitions are parameters (api.parameters). No answer has a password.
+Shovels are defined as parameters (api.parameters). No answer contains a password.
 """
 from flask import Blueprint, g
 
@@ -73,7 +73,7 @@ def restart_shovel(vhost, name):
 
 
 def _may_look():
-    """Raises NotAuthorised without the tag monitoring (as in RabbitMQ) or policymaker (as in LavinMQ)."""
+    """Raise NotAuthorised without the tag monitoring (as in RabbitMQ) or policymaker (as in LavinMQ)."""
     if not {MONITORING, POLICYMAKER} & g.tags:
         raise NotAuthorised(REFUSALS[MONITORING])
 

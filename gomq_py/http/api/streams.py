@@ -1,8 +1,8 @@
-"""/api/streams: shows the content of a stream, and hands out raw ranges of its segments to programs that read
-many messages at once.
+"""/api/streams: shows a stream's content, and returns raw ranges of its segment files to programs that read
+many messages.
 
-A reader needs a consumer's read permission, and no tag. Only flushed messages can be read, so that even after
-a power cut an offset never means another message.
+A reader needs a consumer's read permission, but no tag. Only flushed messages can be read, so that an offset
+never means another message after a power cut.
 """
 import os
 import posix
@@ -132,7 +132,7 @@ def delete_offset(vhost, name, tag):
 
 
 def find_stream(vhost, name):
-    """The open stream of this name, if the user may read it. Raises NoSuchObject, NotAuthorised."""
+    """Return the open stream of this name, if the user may read it. Raises NoSuchObject, NotAuthorised."""
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)
     if not isinstance(queue, StreamQueue):
@@ -143,7 +143,7 @@ def find_stream(vhost, name):
 
 
 def _chunks(fd, at, end):
-    """Yield octets of a file from ``at`` to ``end``, then close the descriptor. May switch."""
+    """Yield the bytes of a file from ``at`` to ``end``, then close the descriptor. May switch."""
     try:
         while at < end:
             chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)

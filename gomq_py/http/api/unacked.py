@@ -1,4 +1,4 @@
-"""/api/unacked: shows which clients hold unacknowledged messages; requeues them. Routes of gomq-py alone."""
+"""/api/unacked: shows which clients have unacknowledged messages, and requeues these. Specific to gomq-py."""
 import time
 
 from flask import Blueprint
@@ -60,7 +60,7 @@ def return_message(vhost, name):
 
 
 def _holders(is_meant):
-    """Yield, as JSON, the consumers and channels that hold messages of selected queues. May switch."""
+    """Yield as JSON the consumers and channels with messages of selected queues. May switch."""
     now_s, count = time.time(), 0
     for connection in paced(visible()):
         for channel in paced(list(getattr(connection, "channels", {}).values())):

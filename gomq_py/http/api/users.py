@@ -120,7 +120,7 @@ def delete_users():
 
 
 def _delete(names):
-    """Delete each of these users, so that logins fail, then close the user's connections. May switch."""
+    """Delete these users, so that logins fail, and then close their connections. May switch."""
     for name in paced(names):
         user = node().broker.users.delete_user(name)
         for connection in paced([] if user is None else node().clients.of_user(user.identity)):
@@ -128,7 +128,7 @@ def _delete(names):
 
 
 def tags_of(value):
-    """Parse tags given as ``a,b`` or as a list. Raises BadRequest."""
+    """Return a list of tags from ``a,b`` or a list. Raises BadRequest."""
     if isinstance(value, str):
         return [tag.strip() for tag in value.split(",") if tag.strip()]
     if isinstance(value, list) and all(isinstance(tag, str) for tag in value):

@@ -57,7 +57,7 @@ def put_vhost(name):
 
 
 def _tags(tags):
-    """A list of tags from a list or a text with commas. Raises BadRequest."""
+    """Return a list of tags from a list or a text with commas. Raises BadRequest."""
     if isinstance(tags, str):
         return [tag.strip() for tag in tags.split(",") if tag.strip()]
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
@@ -66,7 +66,7 @@ def _tags(tags):
 
 
 def _queue_type(kind):
-    """The default queue type in a body; None for "" and ``undefined``, which RabbitMQ's page may send."""
+    """Return the default queue type in a body. None for "" and ``undefined``, which RabbitMQ's page sends."""
     if kind in (None, "", "undefined"):
         return None
     if not isinstance(kind, str) or kind not in TYPES:

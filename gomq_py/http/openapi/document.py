@@ -44,7 +44,7 @@ _SUBJECT = {blueprint: subject for subject, blueprints in SUBJECTS.items() for b
 
 
 def document(app):
-    """The OpenAPI description of an app, as a dict ready for JSON. May switch."""
+    """Return the OpenAPI description of an app, as a dict ready for JSON. May switch."""
     paths: dict[str, Any] = {}
     for rule in paced(app.url_map.iter_rules()):
         if rule.endpoint.partition(".")[0] in LEFT_OUT:
@@ -82,7 +82,7 @@ def document(app):
 
 
 def session_scheme(name):
-    """The security scheme of a session whose cookie has this name."""
+    """Return the security scheme of a session whose cookie has this name."""
     return {
         "type": "apiKey", "in": "cookie", "name": name,
         "description": (
@@ -124,7 +124,6 @@ def _operation(view, rule, method):
 
 
 def _text(view):
-    """The docstring of a view, with `code` as in Markdown."""
     text = " ".join((view.__doc__ or "").replace("``", "`").split())
     return text.removesuffix(_OF_THE_CODE).strip()
 

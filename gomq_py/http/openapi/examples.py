@@ -1,4 +1,4 @@
-"""Examples: a request body for each body in BODIES, and the curl command of an operation."""
+"""Examples of request bodies, and the curl command of an operation."""
 import json
 import shlex
 from urllib.parse import quote
@@ -49,9 +49,7 @@ BODY_OF = {
 
 
 def command(method, path, operation):
-    """The curl command of an operation at ``path``, with example values of the parameters in the path and of
-    those that the query must have, and of ``page``.
-    """
+    """Return the curl command of an operation at ``path``, with example values."""
     given = {one["name"]: one["example"] for one in operation["parameters"] if one["in"] == "path"}
     for name, value in given.items():
         path = path.replace(f"{{{name}}}", quote(str(value), safe=""))

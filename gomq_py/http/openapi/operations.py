@@ -1,6 +1,4 @@
-"""Operations: a table of the bodies, queries and answers of each endpoint, by endpoint and method. The app
-has the paths.
-"""
+"""A table of the bodies, queries and answers of each endpoint, by endpoint and method."""
 from typing import NamedTuple
 
 from gomq_py.http.openapi.schemas import COUNT, MAYBE_COUNT, TEXT, ref, record, some
@@ -26,12 +24,12 @@ class Operation(NamedTuple):
 
 
 def shows(schema, query=()):
-    """The Operation of a GET that returns one object."""
+    """Return the Operation of a GET that returns one object."""
     return Operation({200: schema}, query=(*query, "columns"))
 
 
 def lists(*names, query=()):
-    """The Operation of a GET that returns a list or one of its pages. ``names``: schemas of the elements."""
+    """Return the Operation of a GET for a list or one of its pages. ``names``: schemas of the elements."""
     item = ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
     page = record({**{key: {"type": "integer"} for key in (
         "filtered_count", "item_count", "page", "page_count", "page_size",
@@ -40,17 +38,17 @@ def lists(*names, query=()):
 
 
 def puts(body):
-    """The Operation of a PUT, which answers 201 for a new entity and 204 for an existing one."""
+    """Return the Operation of a PUT, which answers 201 for a new entity and 204 for an existing one."""
     return Operation({201: None, 204: None}, body)
 
 
 def does(body=None, query=()):
-    """The Operation of a request whose answer has no body."""
+    """Return the Operation of a request whose answer has no body."""
     return Operation({204: None}, body, query)
 
 
 def moves(body, done):
-    """The Operation of a POST that moves messages; the field ``done`` counts the messages moved."""
+    """Return the Operation of a POST that moves messages. The field ``done`` counts the moved messages."""
     counts = {"type": "object", "additionalProperties": {"type": "integer"}}
     return Operation({200: record({
         "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"},

@@ -1,5 +1,6 @@
-"""Page: the OpenAPI document as HTML for people, by subject: each operation with its text, its parameters and
-an example; after them the arguments of queues and exchanges, and the objects in answers.
+"""The OpenAPI document as an HTML page: each operation with text, parameters and an example, by subject.
+
+Below the operations are the arguments of queues and exchanges, and the objects in answers.
 """
 import re
 from html import escape
@@ -41,9 +42,7 @@ KINDS = {
 
 
 def rendered(document, arguments, manual):
-    """The page as text. ``arguments``: those of /api/arguments; ``manual``: the address of the documentation
-    or "". May switch.
-    """
+    """Return the page as text. ``manual``: the documentation's URL, or "". May switch."""
     info, subjects = document["info"], [tag["name"] for tag in document["tags"]]
     contents = "".join(
         f"<li><a href='#{anchor(one)}'>{escape(one)}</a>" for one in (*subjects, ARGUMENTS, OBJECTS))
@@ -60,12 +59,12 @@ def rendered(document, arguments, manual):
 
 
 def anchor(text):
-    """The id of what has this name in the page."""
+    """Return the HTML id of the element with the heading ``text``."""
     return _NOT_IN_ANCHORS.sub("-", text.lower()).strip("-")
 
 
 def prose(text):
-    """Text with `code` as HTML."""
+    """Return a text with `code` as HTML."""
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
@@ -74,7 +73,6 @@ def _section(name, content):
 
 
 def _by_subject(paths):
-    """{subject: list of (method, path, operation)}, in the order of paths."""
     found = {}
     for path, methods in paths.items():
         for method, operation in methods.items():
@@ -83,7 +81,6 @@ def _by_subject(paths):
 
 
 def _subject(name, operations):
-    """A section with each operation once, also if it has several paths."""
     def sameness(one):
         method, _, operation = one
         return operation["x-endpoint"], method
@@ -99,7 +96,7 @@ def _blueprint(operation):
 
 
 def _operation(same):
-    """An operation; ``same``: (method, path, operation) of each of its paths."""
+    """Return an operation as HTML. ``same``: (method, path, operation) of each of its paths."""
     method, path, operation = same[0]
     paths = "".join(
         f"<h3><span class='method {one.lower()}'>{one}</span> <code>{escape(at)}</code></h3>"
@@ -125,7 +122,6 @@ def _answers(responses):
 
 
 def _fields(schema):
-    """Rows (name, type) of an object's fields; a question mark stands behind those that may be missing."""
     required = schema.get("required", ())
     return [
         (f"<code>{escape(name)}</code>{'' if name in required else ' <small>optional</small>'}", _type(one))
@@ -133,7 +129,6 @@ def _fields(schema):
 
 
 def _type(schema):
-    """What values of a schema are, as HTML."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REF)
         return f"<a href='#object-{name.lower()}'>{name}</a>"

@@ -1,4 +1,4 @@
-"""Parameters: what each parameter of a path or a query means, its type and an example. Tables only."""
+"""Tables of the parameters of paths and queries: meaning, type and an example."""
 from typing import Any, NamedTuple
 
 from gomq_py.broker.policies.limits import MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES
@@ -9,7 +9,7 @@ SECONDS = {"type": "integer", "minimum": 1, "maximum": 86400}
 
 
 class Parameter(NamedTuple):
-    """``text``: a sentence; ``example``: its value in an example; ``schema``: its type in a query."""
+    """A parameter. ``text``: its meaning; ``example``: an example value; ``schema``: its type in a query."""
 
     text: str
     example: str = ""
@@ -113,6 +113,6 @@ QUERY = {
 
 
 def path_parameter(route, name):
-    """The Parameter of this name in the path of a route."""
+    """Return the Parameter of this name in the path of a route."""
     area = route.removeprefix("/api/").partition("/")[0]
     return OWN_PATH.get((area, name)) or PATH.get(name) or NAME

@@ -1,7 +1,7 @@
-"""Schemas: every JSON object of the management API, field by field (JSON Schema 2020-12).
+"""Tables: every JSON object of the management API, field by field (JSON Schema 2020-12).
 
-Tables only; tests validate live answers against them. Objects are closed: a field missing here is a mistake
-here or in ``shapes``.
+Tests validate live answers against these schemas. Unknown fields are errors: a field missing here is a
+mistake here or in ``shapes``.
 """
 from gomq_py.http.statistics import (
     CHANNEL_STATS, CHURN, EXCHANGE_STATS, LENGTH_NAMES, NODE_STATS, OCTETS, QUEUE_STATS, VHOST_STATS,
@@ -17,17 +17,17 @@ ANYTHING = {}
 
 
 def ref(name):
-    """A reference to the schema that the document has under this name."""
+    """Return a reference to the schema of this name in the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def some(items):
-    """The schema of an array; ``items`` is the schema of its elements."""
+    """Return the schema of an array whose elements have the schema ``items``."""
     return {"type": "array", "items": items}
 
 
 def record(fields, optional=None):
-    """The schema of an object that has all ``fields``, may have fields of ``optional``, and no others."""
+    """Return the schema of an object with all ``fields``, perhaps some of ``optional``, and no others."""
     return {
         "type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields),
         "additionalProperties": False,
@@ -35,22 +35,22 @@ def record(fields, optional=None):
 
 
 def counted(names, kind=COUNT):
-    """Return {name: schema} of counters with these names and of the ``_details`` of each."""
+    """Return {name: schema} of counters with these names, and of each counter's ``_details``."""
     return {name: kind for name in names} | {f"{name}_details": ref("Details") for name in names}
 
 
 def texts(*names):
-    """Return {name: schema} of fields with these names that are texts."""
+    """Return {name: schema} of text fields with these names."""
     return dict.fromkeys(names, TEXT)
 
 
 def counts(*names):
-    """Return {name: schema} of fields with these names that are whole numbers."""
+    """Return {name: schema} of integer fields with these names."""
     return dict.fromkeys(names, COUNT)
 
 
 def truths(*names):
-    """Return {name: schema} of fields with these names that are true or false."""
+    """Return {name: schema} of boolean fields with these names."""
     return dict.fromkeys(names, TRUTH)
 
 
@@ -430,7 +430,7 @@ COMPONENTS = {
 
 
 def wanted(required=None, optional=None):
-    """The schema of a request's body; other fields are ignored, as in RabbitMQ."""
+    """Return the schema of a request's body. Other fields are ignored, as in RabbitMQ."""
     required = required or {}
     return {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
 
