@@ -47,7 +47,7 @@ class FrameError(Exception):
 
 
 class Frame(NamedTuple):
-    """A received frame, whose checksum was right. ``payload`` is decompressed."""
+    """A received frame with a valid checksum. ``payload`` is decompressed."""
 
     kind: int
     epoch: int
@@ -56,8 +56,8 @@ class Frame(NamedTuple):
 
 
 def encode(kind, payload, epoch=0, position=0, compress=False):
-    """The bytes of a frame. ``compress``: send ``payload`` (bytes-like) as LZ4 if that is installed and saves
-    enough. Raises FrameError for a payload over MAX_PAYLOAD.
+    """Encode a frame. Raises FrameError for a payload over MAX_PAYLOAD. ``payload``: bytes-like.
+    ``compress``: use LZ4 if it is installed and saves enough.
     """
     raw = len(payload)
     if raw > MAX_PAYLOAD:
@@ -87,7 +87,7 @@ class FrameReader:
         self._at = 0  # octets before it were read
 
     def feed(self, octets):
-        """Add received bytes. ``next`` must have returned None before, so that at most one unread frame is
+        """Add received bytes. Call only after ``next`` has returned None, so that at most one frame is
         buffered.
         """
         if self._at:
@@ -101,10 +101,8 @@ class FrameReader:
         return len(self._octets) - self._at
 
     def next(self):
-        """The next frame, or None until more bytes arrive.
-
-        Raises FrameError for a wrong magic, version, kind, flag, length or checksum, and for a payload that
-        does not decompress to its raw length.
+        """The next frame, or None until more bytes arrive. Raises FrameError for a wrong magic, version,
+        kind, flag, length or checksum, and for a payload that does not decompress to its raw length.
         """
         start = self._at + HEADER.size
         if len(self._octets) < start:
@@ -122,7 +120,7 @@ class FrameReader:
         return Frame(kind, epoch, position, payload)
 
     def _header(self):
-        """Kind, flags, epoch, position, raw length, sent length and checksum, all but the last checked."""
+        """Kind, flags, epoch, position, raw length, sent length and checksum. Checks all but the checksum."""
         magic, version, kind, flags, epoch, position, raw, length, checksum = HEADER.unpack_from(
             self._octets, self._at)
         if magic != MAGIC:
@@ -146,7 +144,9 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """The module lz4.block, or None if the extra gomq-py[cluster] is not installed. To be called at boot."""
+    """The module lz4.block, or None if gomq-py[cluster] is not installed. Call first at boot: it reads the
+    disk.
+    """
     # The first call may read the disk, and its result stays.
     try:
         import lz4.block
@@ -179,7 +179,7 @@ def _gains(sent, raw):
 
 
 def _decompressed(sent, raw):
-    """The payload of ``raw`` bytes in an LZ4 block. Raises FrameError."""
+    """Decompress an LZ4 block to ``raw`` bytes. Raises FrameError."""
     block = lz4_block()
     if block is None:
         raise FrameError("the leader compresses: install gomq-py[cluster] here, too")

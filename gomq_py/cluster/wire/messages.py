@@ -67,8 +67,8 @@ class Hello(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """The first frame of a follower that passes a client on: its own ids, the name of the ``listener`` that
-    the client uses, such as "amqps", and the ``proxy`` header with the client's address.
+    """The first frame of a follower that passes a client on. Contains the follower's ids, the name of the
+    client's ``listener``, such as "amqps", and the ``proxy`` header with the client's address.
     """
 
     node_id: bytes
@@ -127,10 +127,11 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The leader's signature of both nonces and ``flags``. ``is_sync``: a sync comes first.
-    ``counts_received``: the leader's confirms wait until changes are received, not until they are flushed, so
-    the follower acknowledges them at once. ``is_successor``: the leader's run is not the run in HELLO, but
-    follows it.
+    """The leader's signature of both nonces and ``flags``.
+
+    ``is_sync``: a full sync comes first. ``counts_received``: the leader's confirms wait until changes are
+    received, not until they are flushed, so the follower acknowledges them at once. ``is_successor``: the
+    leader's run is not the run in HELLO, but follows it.
     """
 
     digest: bytes
@@ -140,7 +141,7 @@ class Welcome(NamedTuple):
 
     @property
     def flags(self):
-        """The last octet of the message."""
+        """The last byte of the message."""
         return self.is_sync + 2 * self.counts_received + 4 * self.is_successor
 
     def encode(self):
@@ -155,7 +156,7 @@ class Welcome(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS."""
+    """A refusal. ``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS."""
 
     text: str
 
@@ -176,8 +177,7 @@ def block_digest(octets):
 
 
 class Hashes(NamedTuple):
-    """The block_digest of each MiB of the follower's file (the last block is shorter); empty without a file.
-    """
+    """Checksums (``block_digest``) of each MiB of the follower's file; empty without a file."""
 
     file_id: int
     checksums: tuple
@@ -188,8 +188,8 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """``blocks_of(file_id)``, for a leader, returns the most checksums of the file; None if the file is
-        not awaited.
+        """Decode a payload. ``blocks_of(file_id)``: most checksums of the file; None if the file is not
+        awaited.
         """
         # Limits what a follower can make a leader keep: checksums of a file that nobody waits for are not
         # read.
@@ -245,7 +245,7 @@ def _unpack(fields, payload, name):
 
 
 def _short(payload, at):
-    """Return (octets, at least one, that follow their length at ``payload[at]``; the offset behind them)."""
+    """(bytes that follow their length at ``payload[at]``, offset after them). Raises MessageError."""
     end = at + 1 + payload[at] if at < len(payload) else 0
     if not at + 1 < end <= len(payload):
         raise MessageError(f"a FORWARD has {len(payload)} bytes")
@@ -253,7 +253,7 @@ def _short(payload, at):
 
 
 def _name(octets):
-    """A node's name, which is shown to operators: printable."""
+    """Decode a node's printable name. Raises MessageError."""
     name = str(octets, "utf-8", "replace")
     if not name.isprintable() or "\ufffd" in name:
         raise MessageError("the name of a node is not printable UTF-8")
