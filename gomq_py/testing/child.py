@@ -1,9 +1,9 @@
-"""The child process of ChildBroker: runs a broker with Chaos. It reads commands from standard input, one JSON
-object per line, and writes answers to standard output.
+"""The child process of ChildBroker: runs a broker with Chaos, and carries out commands.
 
-Its arguments are DATA_DIR OPTIONS FOLDER; OPTIONS is a JSON object of Broker's keywords. The command ``stop``
-ends it. When its parent ends without that command, or standard input closes, it ends and deletes FOLDER (if
-it is not ""), so that a killed test run leaves nothing behind.
+It reads commands from standard input, one JSON object per line, and writes answers to standard output. Its
+arguments are DATA_DIR OPTIONS FOLDER; OPTIONS is a JSON object of Broker's keywords. The command ``stop``
+ends it. When its parent ends without that command, or standard input closes, it ends and deletes FOLDER
+(unless ""), so that a killed test run leaves nothing behind.
 """
 import json
 import os
@@ -95,5 +95,4 @@ def delete_vhost(launcher, name):
 
 
 def answer(value):
-    """Write the value to the parent, as one line of JSON."""
     print(json.dumps(value), flush=True)
