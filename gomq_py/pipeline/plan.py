@@ -50,8 +50,8 @@ class Plan:
 
 
 def read_plan(path):
-    """Read a Plan from a pipeline file. Paths in it are relative to its folder. Raises OptionError, which
-    names the file.
+    """Read a Plan from a pipeline file. Raises OptionError, which names the file. Paths in the file are
+    relative to its folder.
     """
     folder = os.path.dirname(os.path.abspath(path))
     return from_toml(path, lambda given: make_plan(given, folder))

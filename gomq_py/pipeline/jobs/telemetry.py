@@ -1,9 +1,8 @@
-"""Telemetry: decodes payloads of devices into a table of readings, a table of windows per device, and a
-quarantine for payloads that cannot be decoded.
+"""Telemetry: decodes payloads of devices into tables of readings and of windows per device.
 
-Three queries read the same streams. Each query has its own checkpoint, so that its table counts each message
-once, even after a crash. A window is written when the watermark has passed its end: with ``--once`` the
-newest windows wait for later data.
+A third table, the quarantine, gets payloads that cannot be decoded. Three queries read the same streams. Each
+query has its own checkpoint, so that its table counts each message once, even after a crash. A window is
+written when the watermark has passed its end: with ``--once`` the newest windows wait for later data.
 """
 import os
 
@@ -46,7 +45,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
 
 
 def windows(rows, schema):
-    """Return a row per device and time window: count of readings; mean, minimum, maximum of numbers."""
+    """Return a row per device and time window: number of readings; mean, minimum, maximum of numbers."""
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
