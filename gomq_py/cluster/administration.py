@@ -59,7 +59,7 @@ def figures(
 
 
 def _known(view: View, members: Mapping[str, int]) -> dict[str, NodeRecord | None]:
-    """{node id: record} of all nodes in etcd. The record is None if it is missing or malformed."""
+    """Return {node id: record} of all nodes in etcd. The record is None if it is missing or malformed."""
     known: dict[str, NodeRecord | None] = dict.fromkeys(members)
     return known | {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
 
@@ -147,9 +147,7 @@ def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
 
 
 def _remove(leadership: Any, node: str, named: str) -> None:
-    """Remove a node from the in-sync set, and wait until etcd has the change. Raises ClusterError. May
-    switch.
-    """
+    """Remove a node from the in-sync set, and wait until that is done. Raises ClusterError. May switch."""
     in_sync = leadership.in_sync
     in_sync.leave(node)
     with gevent.Timeout(REMOVAL_S, False):

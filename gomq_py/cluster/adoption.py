@@ -1,10 +1,10 @@
 """Adoption: the leader serves clients that a follower passes on (``cluster.forwarding``).
 
-A connection that has logged in with FORWARD goes to this node's listener of the same name. The listener
-serves the client under the client's own address.
+A connection that has logged in with FORWARD goes to this node's listener of the same name, which serves the
+client under the client's own address.
 
-A client with a loopback address, or none, connected on the follower's machine. Such a client is shown as
-"gomq@NODE", so that it cannot log in as a user who may only log in from this machine.
+A client with a loopback address, or without one, is on the follower's machine. It is shown as "gomq@NODE", so
+that it cannot log in as a user who may only log in from this machine.
 """
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +18,7 @@ from gomq_py.net.pump import Pumps
 
 
 class Adoption:
-    """Passes forwarded clients to this node's listeners. ``find(name)`` returns a net.listener.Listener, or
-    None.
-    """
+    """Passes forwarded clients to this node's listeners. ``find(name)`` returns a Listener, or None."""
 
     def __init__(self, find: Callable[[str], Any]):
         self._find = find
@@ -43,9 +41,7 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client that ``why_not`` has accepted. Over TLS, returns when the client has disconnected.
-        May switch.
-        """
+        """Serve a client that ``why_not`` has accepted; over TLS until the client disconnects. May switch."""
         # Over TLS the listener gets a socket pair, because the cluster's TLS socket shows a node's
         # certificate, not the client's.
         listener = self._find(forward.listener)

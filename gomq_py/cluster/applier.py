@@ -62,9 +62,7 @@ class Applier:
 
     @property
     def place(self):
-        """Position from which the stream of the leader's former run can resume; None if a full sync is
-        needed.
-        """
+        """Position from which the leader's former run can be resumed; None if a full sync is needed."""
         if self._replica is not None and self.failure is None:
             return self.received
         past, staging = self._past, self.staging
@@ -73,9 +71,7 @@ class Applier:
 
     @property
     def former(self):
-        """The data folder's state as a FormerRun without ``runs``; None if a full sync is needed. Call after
-        ``flush``.
-        """
+        """The data folder's state, without ``runs``; None if a full sync is needed. Call after ``flush``."""
         replica = self._replica
         if replica is None or self.failure is not None:
             return self._past.former
@@ -92,7 +88,7 @@ class Applier:
         self._greenlet.name = "cluster: applies"
 
     def stop(self):
-        """Apply and flush all waiting frames, then close. Drops an unfinished sync. Returns ``damage``. May
+        """Apply and flush all waiting frames, drop an unfinished sync, and close. Returns ``damage``. May
         switch.
         """
         self._is_stopping = True
@@ -234,8 +230,7 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Apply frames, up to a flush. Returns (number of applied frames, whether all of them are flushed).
-        """
+        """Apply frames, up to a flush. Returns (number of applied frames, all of them are flushed)."""
         target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)

@@ -119,9 +119,7 @@ class Room:
         self.filled = at + count
 
     def put_piece(self, piece):
-        """Write a Piece at FRAME_OCTETS. Returns the end of its operation. Raises EOFError if the file is too
-        short.
-        """
+        """Write a Piece at FRAME_OCTETS. Returns the operation's end. Raises EOFError for a short file."""
         at = events.put_written(self.octets, FRAME_OCTETS, piece.file_id, piece.start, piece.count)
         with memoryview(self.octets)[at:at + piece.count] as room:
             count = piece.content.take_into(room)

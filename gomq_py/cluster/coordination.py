@@ -134,9 +134,7 @@ class Coordination:
         self.look()
 
     def is_gone(self, address: str) -> None:
-        """Delete the key ``leader`` so that a new leader is elected. Call when no process listens there. May
-        switch.
-        """
+        """Delete the key ``leader``, because no process listens at that address any more. May switch."""
         # Refusals says how often at most. Does nothing unless this node is in sync, since it could not lead;
         # nor while the leader has not raised its own epoch in ``isr``: it still reads its folder and does not
         # listen yet, as any successor would.
@@ -411,7 +409,7 @@ class Coordination:
             leadership.know(True)
 
     def _former(self, node: str) -> tuple[str, tuple[str, int]] | None:
-        """(id, (host, port)) of the former leader; None if the address is unknown."""
+        """Return (id, (host, port)) of the former leader; None if the address is unknown."""
         record = decoded(self.view.nodes.get(node), NodeRecord.decode)
         return None if record is None else (node, address_of(record.address))
 

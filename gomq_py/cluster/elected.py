@@ -100,8 +100,7 @@ class ElectedMembership:
         return True
 
     def follow(self, root: str) -> None:
-        """Read the identity, and check settings. Blocks. Raises BindError, ClusterError, OSError, TLSError.
-        """
+        """Read the identity, check settings. Blocks. Raises BindError, ClusterError, OSError, TLSError."""
         settings = self._settings
         advertised(settings)  # both raise their errors before the node has started
         leader_tls(settings)
@@ -222,9 +221,7 @@ class ElectedMembership:
         return ""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all received changes. Returns whether that succeeded. May
-        switch.
-        """
+        """End the link to the leader, and flush. Returns whether received changes are flushed. May switch."""
         if self._follower is None:
             return True
         self._set_leader(None)
@@ -239,9 +236,7 @@ class ElectedMembership:
         self._file.take(bytes.fromhex(cluster), epoch, "" if self._settings.sync else this_boot())
 
     def note(self, position: int) -> None:
-        """Write and flush the position up to which the folder has this leader's changes. May switch. Raises
-        OSError.
-        """
+        """Write and flush the position that the folder has reached. Raises OSError. May switch."""
         self._file.change(position=position, doubted=self._doubted())
 
     def _doubted(self) -> str:
@@ -281,7 +276,7 @@ class ElectedMembership:
             identities.check_content(root, False)
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Note the opened folder's register. ``damage_count()``: number of damages found in this run."""
+        """Keep the register of the opened folder. ``damage_count()``: number of damages found in this run."""
         self._register = register
         self._damage = FolderDamage(self._file, damage_count)
 
@@ -317,8 +312,8 @@ class ElectedMembership:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Before a shutdown, wait until every in-sync node has all changes, then let one lead. May switch. A
-        leader that is fenced or alone does not wait.
+        """Before a shutdown, wait until every in-sync node has all changes, then let one lead. May switch.
+        Does not wait if no other node is in sync, or if this node may not lead any more.
         """
         if self._serving is not None and self._coordination is not None:
             with contextlib.suppress(ClusterError):
@@ -450,8 +445,7 @@ class ElectedMembership:
             self._note_end()
 
     def _note_end(self) -> None:
-        """Note an orderly shutdown in the identity, after a flush of all files if the broker does not flush.
-        """
+        """Note an orderly shutdown, after a flush of all files if the broker does not flush."""
         unflushed = self._file.identity.unflushed
         try:
             if unflushed == this_boot() and CAN_FLUSH_FILE_SYSTEMS:

@@ -92,9 +92,7 @@ class Forwarder:
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
-        """Let waiting clients look for the leader again. Ends connections to a former leader once a new one
-        is known.
-        """
+        """Let waiting clients look for the new leader, and end connections to a former leader."""
         self._again_s = 0.0
         self._changed.set()
         self._changed.clear()
@@ -155,7 +153,7 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """(leader's address, socket logged in there); None after WAIT_S without a leader. May switch."""
+        """Log in at the leader. Returns (address, socket), or None after WAIT_S without one. May switch."""
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
         while (left_s := until_s - time.monotonic()) > 0:

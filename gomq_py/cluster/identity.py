@@ -138,9 +138,7 @@ def write(files, root, identity):
 
 
 def check_content(root, is_promoted):
-    """Check, before the folder is opened, that a leader has something to lead. Blocks. Raises ClusterError,
-    OSError.
-    """
+    """Check, before an open, that a leader has something to lead. Blocks. Raises ClusterError, OSError."""
     # An empty folder that belongs to a cluster would empty its followers.
     found = read(root)
     if found is None or content_of(root):

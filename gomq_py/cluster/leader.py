@@ -96,8 +96,7 @@ class Leader:
         LOG.info("listening cluster %s", self._listener.address)
 
     def lead_on(self, epoch):
-        """Lead in a higher ``epoch`` from now on. Followers log in again, and continue from their positions.
-        """
+        """Lead in a higher ``epoch`` from now on. Followers log in again, and keep their positions."""
         # What they have acknowledged stays true.
         self._stream.close_frame()
         self.epoch = self._stream.epoch = epoch
@@ -105,8 +104,7 @@ class Leader:
             link.end(LinkClosed(f"epoch {epoch} has begun: log in again"))
 
     def close(self):
-        """Stop listening, send all present events to followers that read in time, and disconnect. May switch.
-        """
+        """Stop listening, send present events to followers that read in time, and disconnect. May switch."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -136,8 +134,8 @@ class Leader:
 
     @property
     def progress(self):
-        """{node id: core.in_sync.Progress} of the connected followers. ``flushed`` is the position that
-        counts for confirms: the received position, if the leader does not flush.
+        """Progress of the connected followers: {node id: core.in_sync.Progress}. ``flushed`` is the position
+        that counts for confirms: the received position, if the leader does not flush.
         """
         return {
             link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
@@ -222,9 +220,7 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do the handshake and the login. May switch. Returns a function that serves the peer, or None for a
-        refused peer.
-        """
+        """Do handshake and login. Returns a function that serves the peer; None if refused. May switch."""
         peer = format_address(address)
         try:
             with gevent.Timeout(LOGIN_S, LinkError(f"it has not logged in within {LOGIN_S:g} s")):

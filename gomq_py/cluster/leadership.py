@@ -110,7 +110,7 @@ class Leadership:
         self._apply()
 
     def know(self, leads: bool) -> None:
-        """Note whether etcd says that this node leads. If not, the leader is fenced."""
+        """Note whether etcd says that this node leads. If not, confirms and deliveries stop."""
         self._leads = leads
         self._apply()
 

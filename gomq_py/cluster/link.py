@@ -84,9 +84,7 @@ class Link:
         self._has_listed.set()
 
     def close(self, fault: Exception | None = None) -> None:
-        """Make ``next_frame`` raise ``fault``, if it is the first one. Callable from any greenlet; never
-        switches.
-        """
+        """Make ``next_frame`` raise ``fault``, if it is the first. For any greenlet; never switches."""
         self.is_closed = True
         self._fault = self._fault or fault
         self.wake()
@@ -97,8 +95,7 @@ class Link:
             pass
 
     def leave(self, fault: Exception) -> None:
-        """Tell the leader of a failure of this node, then close. Callable from any greenlet; never switches.
-        """
+        """Tell the leader of this node's failure, then close. Callable from any greenlet; never switches."""
         self._fault = self._fault or fault
         self._is_leaving = True
         text = Refused(str(fault) or repr(fault))

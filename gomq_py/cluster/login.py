@@ -24,9 +24,7 @@ COPIED = "another node has this id: a copied data folder? remove .cluster of one
 
 
 class LoginRefused(Exception):
-    """The login has failed. The text says why, for the log. ``answer``: bytes to send before closing; may be
-    empty.
-    """
+    """The login has failed. The text says why. ``answer``: bytes to send before closing; may be empty."""
 
     def __init__(self, text, answer=b""):
         super().__init__(text)

@@ -34,7 +34,7 @@ PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it ha
 
 
 class Membership:
-    """One node's part in replication. ``replicators``: get the changes of a leader's Files."""
+    """One node's part in replication. ``replicators``: receive the changes of a leader's files."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
@@ -56,7 +56,7 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node must follow ``cluster_leader``. Blocks. May switch. Raises ClusterError, OSError.
+        """Whether the node must follow ``cluster_leader``. Blocks and switches. Raises ClusterError, OSError.
         """
         # Not if it followed this leader and was promoted, unless that one was promoted since.
         found = identities.read(root)
@@ -74,10 +74,10 @@ class Membership:
         return False
 
     def _has_later_epoch(self, found: Identity) -> bool:
-        """Whether ``cluster_leader`` proves to lead the same cluster in a later epoch.
+        """Whether ``cluster_leader`` leads the same cluster in a later epoch, as proved by a login.
 
-        A leader that refuses this node, for example because of damage in the leader's folder, need not prove
-        it: if two nodes might lead, this node follows.
+        Also True without proof if the leader names a later epoch and refuses this node, for example because
+        of damage in the leader's folder. If two nodes might lead, this one follows.
         """
         from gomq_py.cluster.follower import FAULTS
         from gomq_py.cluster.link import Link
@@ -199,9 +199,7 @@ class Membership:
         return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
-        """Refuse all syncs, because ``what`` is damaged. Raises OSError. May switch. Returns whether the
-        running sync must end.
-        """
+        """Refuse all syncs. Returns whether the running sync must end. Raises OSError. May switch."""
         assert self._damage is not None
         if self._damage.is_accepted:
             return False

@@ -26,7 +26,7 @@ MB = 1_000_000
 
 class PublisherHolds:
     """Sets and clears alarms in a broker's Alarms. ``required()``: ids of the nodes that confirms wait for.
-    ``max_lag_octets``: publishers are blocked while one of these nodes lacks more bytes of changes.
+    ``max_lag_octets``: bytes of changes that such a node may lack before publishers are blocked.
     """
 
     def __init__(
@@ -85,9 +85,7 @@ class PublisherHolds:
                 stream.octets - behind[0] + self._most[0], stream.made - behind[1] + self._most[1])
 
     def _watch(self) -> None:
-        """Wait until the slow follower has caught up or is not required any more, then clear the alarm. May
-        switch.
-        """
+        """Wait until the slow follower has caught up or is not required, then clear the alarm. May switch."""
         while any(
                 octets > most * RESUME_PART
                 for octets, most in zip(self._leader.behind(self._required()), self._most, strict=True)):

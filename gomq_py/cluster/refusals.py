@@ -20,9 +20,7 @@ Address = tuple[str, int]
 
 
 class Refusals:
-    """Calls ``report(address)`` when an address has refused two connections, AGAIN_S apart. At most one
-    report per REPORT_S.
-    """
+    """Calls ``report(address)`` once an address has refused twice; at most once per REPORT_S."""
 
     def __init__(self, report: Callable[[Address], None]):
         self._report = report

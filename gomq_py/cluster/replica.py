@@ -26,8 +26,7 @@ class ReplicaError(Exception):
 
 
 def real_path(root, path):
-    """The path in the folder ``root``. Raises OSError; ReplicaError if a parent in ``path`` is not a folder.
-    """
+    """The path in the folder ``root``. Raises OSError; ReplicaError if a parent is not a folder."""
     at = root
     for name in path.split("/")[:-1]:
         at = f"{at}/{name}"

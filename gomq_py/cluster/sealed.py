@@ -22,8 +22,8 @@ def holds_messages(path):
 
 
 def lost_in(path):
-    """Text on where a sealed msgs file has lost a message; "" if none is lost, or without a seal. For a
-    thread, while the broker works; blocks. Raises OSError.
+    """Text on where a sealed msgs file has lost a message; "" without a loss or a seal. For a thread, while
+    the broker works; blocks. Raises OSError.
     """
     # Messages that are acked do not count, and damage that was reported before does not. The file is mapped,
     # not copied.
@@ -47,7 +47,7 @@ def lost_in(path):
 
 
 def _damaged(content, head, seal):
-    """(start, end, records) of each damaged region, as RecordScanner finds them."""
+    """Return (start, end, records) of each damaged region, as RecordScanner finds them."""
     scanner = RecordScanner(
         content, heads.HEAD_BYTES, min(seal.end, len(content)), head.seed, head.begun_ms)
     while scanner.next():  # tally() would keep the hub from the interpreter for the whole file
@@ -71,7 +71,7 @@ def _acked_runs(path, head):
 
 
 def _mapped(path):
-    """(a file's mapped content, its os.stat_result). Raises OSError."""
+    """Return (a file's mapped content, its os.stat_result). Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)

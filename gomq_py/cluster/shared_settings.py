@@ -19,9 +19,7 @@ VERSION = "version"
 
 
 class Difference(NamedTuple):
-    """A setting that differs on another node. ``node``: the other node's id. ``setting``: a name such as
-    "[amqp] heartbeat".
-    """
+    """A setting, such as "[amqp] heartbeat", that differs on another node. ``node``: the other node's id."""
 
     node: str
     name: str
@@ -31,7 +29,7 @@ class Difference(NamedTuple):
 
 
 def told(settings: Settings) -> dict[str, str]:
-    """{setting: value as text} for the other nodes, with this node's version."""
+    """Return {setting: value as text} for the other nodes, with this node's version."""
     found = {VERSION: gomq_py.__version__}
     for option in OPTIONS:
         if option.shared:
@@ -54,8 +52,7 @@ def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) ->
 
 
 class Warner:
-    """Logs each difference once, as long as it lasts. ``node``: this node's id. ``own``: result of ``told``.
-    """
+    """Logs each difference once, as long as it lasts. ``node``: this node's id. ``own``: from ``told``."""
 
     def __init__(self, node: str, own: Mapping[str, str]):
         self.found: list[Difference] = []

@@ -57,7 +57,7 @@ class Staging(Replica):
         self._have_folder(path)
 
     def listed(self, file_id, size, path):
-        """Begin a file that the leader has, with the data folder's copy of it."""
+        """Add a file of the leader, beginning with the data folder's copy of the file."""
         # A file that is here with its path is dead at the leader.
         self._begin()
         kept = 0
@@ -134,8 +134,8 @@ class Staging(Replica):
     # for the hashes
 
     def take_listed(self, files, blocks):
-        """[(file id, number of blocks in the data folder's copy)] of the next listed files. At most ``files``
-        entries with ``blocks`` together, but at least one if any file is left.
+        """Remove and return the next listed files: [(file id, number of blocks in the data folder's copy)].
+        At most ``files`` entries with ``blocks`` together, but at least one if any file is left.
         """
         taken = []
         while self._listed and len(taken) < files:
@@ -146,8 +146,8 @@ class Staging(Replica):
         return taken
 
     def checksums(self, parts):
-        """[CRC-32Cs of the file's blocks] for each (file id, first block, end block). Runs in another thread.
-        A list is shorter at the file's end, and empty if the file is missing.
+        """Return the CRC-32Cs of blocks, a list for each (file id, first block, end block). Runs in another
+        thread. A list is shorter at the file's end, and empty if the file is missing.
         """
         return [self._checksums(*part) for part in parts]
 

@@ -81,8 +81,7 @@ class SyncSource:
         return None if found is None else -(-found[0] // BLOCK_OCTETS)
 
     def hashes(self, file_id, checksums):
-        """Handle the follower's checksums of a file. Does nothing and returns False if they are not awaited.
-        """
+        """Handle the follower's checksums of a file. Returns False, without any effect, if not awaited."""
         # Another file may have been removed meanwhile.
         found = self._sizes.pop(file_id, None)
         if found is None:
@@ -115,8 +114,7 @@ class SyncSource:
     # the listing
 
     def _list_folders(self, listed):
-        """List folders that are not in the set ``listed``, and add them. Does not switch after the last one.
-        """
+        """List folders that are not in the set ``listed``, and add them. No switch after the last one."""
         # Does not switch after the last one.
         while True:
             folders = [path for path in self._register.folders if path not in listed]
@@ -145,8 +143,7 @@ class SyncSource:
                 gevent.sleep(RENAMED_S)
 
     def _list_some(self, file_ids):
-        """List files with their present sizes. Returns the ids of files that a thread has renamed or removed.
-        """
+        """List files with their present sizes. Returns the ids of files that a thread has renamed."""
         missing, listed = [], []
         for file_id in file_ids:
             path = self._register.paths.get(file_id)
@@ -177,9 +174,7 @@ class SyncSource:
     # the content
 
     def _await_answers(self):
-        """Wait up to LOOK_S for answers. Returns whether there are tasks. Raises SyncError after a long
-        silence.
-        """
+        """Wait up to LOOK_S for answers. Returns whether there are tasks. Raises SyncError after silence."""
         self._answered.clear()
         with self._answers:
             if self._answered.wait(LOOK_S):
@@ -218,8 +213,7 @@ class SyncSource:
         self._give_way()
 
     def _check_source(self, task, differing):
-        """Check a segment before it replaces other content. Raises SyncError, FileNotFoundError. May switch.
-        """
+        """Check a segment before it replaces data. Raises SyncError, FileNotFoundError. May switch."""
         # The other content may be the sound one.
         replaces = bool(differing) and differing[0] < len(task.checksums)
         if not replaces or task.file_id in self._checked or not holds_messages(task.path):

@@ -79,9 +79,7 @@ class Bootstrap(Campaign):
     """A Campaign for a cluster that does not exist yet."""
 
     def transaction(self, lease: int, new_cluster_id: str = "") -> Transaction:
-        """The transaction that creates the cluster and elects this node. ``new_cluster_id``: 32 random hex
-        digits.
-        """
+        """The transaction that begins the cluster and elects this node. ``new_cluster_id``: 32 hex digits."""
         compares, operations = super().transaction(lease)
         return Transaction(compares, (Put(CLUSTER, new_cluster_id.encode()), *operations))
 

@@ -88,7 +88,7 @@ class InSync:
 
     @property
     def members(self) -> Mapping[str, int]:
-        """{node id: epoch} of the members in ``isr`` as last known."""
+        """Members in ``isr`` as last known: {node id: epoch}."""
         return self._known
 
     @property
@@ -290,9 +290,7 @@ class _Pace:
         return self.time_s - self._progress_s.get(node, self.time_s) >= self._ack_timeout_s
 
     def may_join(self, node: str, found: Progress) -> bool:
-        """Whether confirms may begin to wait for the node. True if the node has nearly caught up, and has
-        streamed for long enough.
-        """
+        """Whether the node has nearly caught up and streamed long enough for confirms to wait for it."""
         if not found.is_streaming or found.flushed < self._marks[0][1]:
             return False
         removals = self._removals.get(node, ())

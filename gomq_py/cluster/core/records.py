@@ -85,7 +85,7 @@ class InSyncRecord(NamedTuple):
         return cls(epoch, checked, {node: _number(position, 1) for node, position in positions.items()})
 
     def place(self, node: str) -> tuple[int, int]:
-        """(epoch, position) that the member's folder has reached at least."""
+        """Return (epoch, position) that the member's folder has reached at least."""
         return self.members[node], self.positions.get(node, 0)
 
 

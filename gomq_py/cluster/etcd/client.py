@@ -106,9 +106,7 @@ class Etcd:
             is_repeatable=False)
 
     def grant(self, ttl_s: float) -> int:
-        """Create a lease, of at least 2 s, and return its id. Raises CoordinatorError, Unanswered. May
-        switch.
-        """
+        """Create a lease of at least 2 s. Returns its id. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(messages.GRANT, {"TTL": str(math.ceil(ttl_s))}, messages.lease_of)
 
     def keep_alive(self, lease: int) -> bool:
@@ -143,8 +141,8 @@ class Etcd:
         return self._endpoints[self._at]
 
     def connect(self) -> tuple[Connection, str]:
-        """(new connection for a stream, login token for its request). The caller closes the connection.
-        Raises Failure, CoordinatorError. May switch.
+        """Connect for a stream. Returns (connection, login token). The caller closes the connection. Raises
+        Failure, CoordinatorError. May switch.
         """
         return self._ready(self.endpoint, self._timeout_s)
 
@@ -291,9 +289,7 @@ class Etcd:
         return self._token
 
     def _exchange(self, connection: Connection, path: str, octets: bytes, token: str) -> JSONObject:
-        """Send a request, and keep the connection for later. Raises Refused, OSError, AnswerError. May
-        switch.
-        """
+        """Send a request, and keep the connection. Raises Refused, OSError, AnswerError. May switch."""
         is_whole = False
         try:
             status, received = connection.post(path, octets, token)

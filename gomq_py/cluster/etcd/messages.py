@@ -147,7 +147,7 @@ def view_of(answer: JSONObject, prefix: bytes) -> View:
 
 
 def size_of(answer: JSONObject) -> tuple[int, str]:
-    """(bytes of all values in base64, key of the largest value). ``answer``: checked by ``view_of``."""
+    """Return (bytes of all values in base64, largest value's key) of an answer checked by ``view_of``."""
     sizes = [(len(entry.get("value", "")), entry["key"]) for entry in answer.get("kvs", ())]
     _, largest = max(sizes, default=(0, ""))
     return sum(octets for octets, _ in sizes), base64.b64decode(largest).decode(errors="replace")

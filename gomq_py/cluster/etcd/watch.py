@@ -58,9 +58,7 @@ class Watch:
             gevent.sleep(PAUSE_S)
 
     def _follow(self) -> None:
-        """Call ``wake`` for the events of one stream. Returns when the stream must be replaced; raises its
-        error.
-        """
+        """Call ``wake`` for a stream's events. Returns when the stream must be replaced; raises its error."""
         endpoint = self._etcd.endpoint
         connection = None
         try:

@@ -1,6 +1,6 @@
 """Events: changes of files as the payload of EVENTS frames.
 
-A leaf. A payload is a row of operations, each with its number as an octet, then its fields; integers are big
+A payload is a sequence of operations: each has its number in one byte, then its fields. Integers are big
 endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to the data folder.
 
     1  CREATED         id u64, size u64, path        7  FOLDER_REMOVED  path
@@ -10,8 +10,9 @@ endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to t
     5  RENAMED         id u64, source, target       10  LISTED          id u64, size u64, path
        (id 0: a folder)                             11  LISTED_ALL      the listing is complete
     6  UNLINKED        id u64, path                 12  SYNCED          the sync is complete
+                                                    13  HURRY           flush soon
 
-``file_id`` is the register's (storage.disk.register); storage.disk.replication explains each event.
+Ids of files are those of storage.disk.register. storage.disk.replication explains each event.
 """
 from struct import Struct
 

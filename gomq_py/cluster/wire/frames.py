@@ -1,9 +1,9 @@
 """Frames: the unit that leader and follower send each other, with a checksum.
 
-A leaf. ``encode`` makes the bytes of a frame, ``FrameReader`` checks and reads frames from received bytes.
+``encode`` makes the bytes of a frame, ``FrameReader`` checks and reads frames from received bytes.
 Integers are big endian:
 
-    octet   0  4  magic "GMQC"
+    byte    0  4  magic "GMQC"
             4  1  version, 1
             5  1  kind
             6  1  flags: 1 = the payload is sent as an LZ4 block (without its size in front)
@@ -11,7 +11,7 @@ Integers are big endian:
             8  8  epoch of the sender
            16  8  position (of EVENTS and HEARTBEAT)
            24  4  raw length: length of the payload, at most 1 MiB
-           28  4  sent length: length of what follows the header
+           28  4  sent length: length of the payload as sent
            32  4  CRC-32C of the header, with zeros here, and of the payload as sent
 """
 import functools
@@ -87,9 +87,7 @@ class FrameReader:
         self._at = 0  # octets before it were read
 
     def feed(self, octets):
-        """Add received bytes. Call only after ``next`` has returned None, so that at most one frame is
-        buffered.
-        """
+        """Add received bytes. Call only after ``next`` has returned None, which limits the buffer."""
         if self._at:
             del self._octets[:self._at]
             self._at = 0
@@ -144,9 +142,7 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """The module lz4.block, or None if gomq-py[cluster] is not installed. Call first at boot: it reads the
-    disk.
-    """
+    """The module lz4.block; None if it is not installed. Call first at boot: it reads the disk."""
     # The first call may read the disk, and its result stays.
     try:
         import lz4.block

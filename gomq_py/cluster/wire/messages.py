@@ -1,14 +1,14 @@
 """Messages: payloads of the frames that are not events: login, hashes of a sync, acks.
 
-A leaf. Each class is a NamedTuple with ``encode() -> bytes`` and ``decode(payload)``, which raises
-MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
+Each class is a NamedTuple with ``encode() -> bytes`` and ``decode(payload)``, which raises
+MessageError. Integers are big endian; an id is 16 bytes, NO_ID for none.
 
     HELLO      node id, cluster id (NO_ID: empty folder), epoch u64, run (NO_ID: none), position u64,
-               nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
+               nonce 32, the node's name in printable UTF-8 (1 to 255 bytes)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
-    PROOF      32 octets
+    PROOF      32 bytes
     WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if confirms need no flush of the follower; + 4 if
-               the leader's run goes on behind that of HELLO
+               the leader's run continues the run in HELLO
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64, position u64 that is noted in the folder
@@ -188,9 +188,7 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """Decode a payload. ``blocks_of(file_id)``: most checksums of the file; None if the file is not
-        awaited.
-        """
+        """Decode a payload. ``blocks_of(file_id)``: most checksums of the file, or None if not awaited."""
         # Limits what a follower can make a leader keep: checksums of a file that nobody waits for are not
         # read.
         if len(payload) < _HASHES.size:
@@ -245,7 +243,7 @@ def _unpack(fields, payload, name):
 
 
 def _short(payload, at):
-    """(bytes that follow their length at ``payload[at]``, offset after them). Raises MessageError."""
+    """Return (bytes that follow their length at ``payload[at]``, offset after them). Raises MessageError."""
     end = at + 1 + payload[at] if at < len(payload) else 0
     if not at + 1 < end <= len(payload):
         raise MessageError(f"a FORWARD has {len(payload)} bytes")
