@@ -20,7 +20,7 @@ class Confirms:
         refused     numbers of refused publishes below ``low``, in order; the caller removes them
         others      (channel, payload) of methods that are not confirms
         returned    count of returned messages
-        doubted     highest number of a publish that a return may be about
+        doubted     highest number of a publish that may have been returned
     """
 
     __slots__ = (
@@ -57,9 +57,7 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse whole frames, up to a method that is not a confirm. Returns the number of parsed bytes.
-        Raises AMQPError.
-        """
+        """Parse whole frames, up to another method. Returns the number of parsed bytes. Raises AMQPError."""
         if end > len(buffer):
             raise IndexError("more bytes than the buffer holds")
         p = octets.pointer(buffer)

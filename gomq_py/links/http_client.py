@@ -92,9 +92,7 @@ class HTTPConnection:
             closing.close()
 
     def post(self, target: str, headers: list[tuple[str, bytes]], body: bytes) -> Answer:
-        """Send a request and return its answer. May switch. Raises OSError (including NoAnswer and SpeaksTLS)
-        and NoRequest.
-        """
+        """Send a request and return its answer. Raises OSError, NoRequest. May switch."""
         # If an idle keep-alive connection turns out to be closed, the request is sent over a new connection,
         # at once and only once more.
         was_used = self._socket is not None and self._is_used

@@ -114,8 +114,7 @@ class Link:
             self._spawn()
 
     def stop(self):
-        """Stop consuming, and settle messages in flight for up to DRAIN_S. The link then ends as "stopped".
-        """
+        """Stop consuming, settle messages in flight for up to DRAIN_S, and end as "stopped"."""
         self._is_stopping = True
         self._starts_again = False
         if self.has_ended and self._state not in (TERMINATED, ERROR):
@@ -350,9 +349,7 @@ class Link:
         return answer
 
     def _open(self):
-        """Connect. Returns (session, queue name), or None if no message is left to move. May switch. Raises
-        _Failed.
-        """
+        """Connect. Returns (session, queue name), None if no message is left. Raises _Failed. May switch."""
         source = writer = None
         try:
             with self._at(SOURCE):

@@ -69,8 +69,7 @@ class HeaderStamp:
         self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """Encoded properties with the header added; b"": leave the message out; None: ``edit`` must decide.
-        """
+        """Encoded properties with the header; b"": leave the message out; None: ``edit`` must decide."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -206,8 +205,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process the frame or message at ``p[at]``. Returns its end, or ``at`` to leave it to a later walk.
-        """
+        """Process the frame or message at ``p[at]``. Returns its end, or ``at`` to leave it for later."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -294,9 +292,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message, or its beginning if ``body_end`` is -1, to ``out``. Returns the next offset in
-        ``p``.
-        """
+        """Write a message, or its beginning if ``body_end`` is -1. Returns the next offset in ``p``."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9

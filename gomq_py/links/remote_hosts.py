@@ -90,9 +90,7 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """A list of the address and all IPv4 addresses embedded in it. For an IPv4-mapped address, only the IPv4
-    address.
-    """
+    """The address and its embedded IPv4 addresses; for an IPv4-mapped address, only the IPv4 address."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

@@ -98,9 +98,7 @@ class LinkSession:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume, or cancel the consumer if the link is paused or stopping. No effect while basic.consume is
-        unanswered.
-        """
+        """Consume, or cancel the consumer if paused or stopping. Does nothing before basic.consume-ok."""
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
             is_wanted == (self._consumer_tag is not None)
@@ -340,8 +338,7 @@ class LinkSession:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. The session continues, because the target may just be slow.
-        """
+        """Report a target that confirms nothing. The session continues: the target may just be slow."""
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(

@@ -111,9 +111,7 @@ class SourceReader(Source):
         return bool(self._refused) and self._probe is None and not (self._is_pausing or self.relay.missing)
 
     def waits(self):
-        """True if the source must not be read. That is during the pause after a refusal, and until refused
-        messages are settled.
-        """
+        """True if the source must not be read: after a refusal, until the refused messages are settled."""
         # A half-sent large message is completed first, because no other message may interrupt it.
         return self._is_pausing or not self.relay.missing and (
             bool(self._refused) or self._probe is not None)
@@ -149,8 +147,7 @@ class SourceReader(Source):
         return bool(self._held)
 
     def forget_refusals(self):
-        """Reset the refusal counts of the refused messages that wait here, because the cause was another one.
-        """
+        """Reset the refusal counts of waiting refused messages, because the refusals had another cause."""
         for _, batch in self._refused:
             batch.refusals = 0
         if self._probe is not None:
@@ -376,9 +373,7 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Most bytes that a link of this account may keep now. At this limit a link must stop reading its
-        source.
-        """
+        """Most bytes that a link of this account may keep now. At this limit a link must stop reading."""
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS

@@ -101,9 +101,7 @@ class TargetWriter(Target):
             self._is_answering = False
 
     def sent(self):
-        """Number of the last message sent. The message is safe or refused once ``reached`` returns this
-        number.
-        """
+        """Number of the last message sent. It is safe or refused once ``reached`` returns this number."""
         return self.confirms.following - 1
 
     def reached(self):
@@ -132,9 +130,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: the broker confirms. ``queue``: the only target queue, or
-    None.
-    """
+    """Publishes to a broker. ``is_confirmed``: the broker confirms. ``queue``: the only target, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection

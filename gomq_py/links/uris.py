@@ -152,8 +152,7 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """The full path of a file in ``folder`` or below. Raises URIError, which says nothing of other folders.
-    """
+    """The full path of a file in ``folder`` or below. Raises URIError without naming other folders."""
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:
@@ -185,7 +184,7 @@ def _decoded(text: str, what: str) -> str:
 
 
 def _options(query: str) -> dict[str, Any]:
-    """{key: value} of an AMQP URI's query, checked. Raises URIError."""
+    """Return {key: value} of an AMQP URI's query, checked. Raises URIError."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
         known = urlencode([(key, value) for key, value in pairs if key not in _WITHOUT_EFFECT])

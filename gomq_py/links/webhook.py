@@ -8,10 +8,10 @@ Messages are posted one at a time, so that they arrive in order. A temporary fai
 after a back-off or Retry-After.
 
     2xx                         settles the message
-    408, 425, 429, 503, 507,    temporary failure of the server: at last ends the session, and the link opens
+    408, 425, 429, 503, 507,    temporary failure of the server: finally ends the session, and the link opens
     no connection,              another
     a port that expects TLS
-    other 5xx, no answer in     temporary failure that the message may have caused: at last refuses the
+    other 5xx, no answer in     temporary failure that the message may have caused: finally refuses the
     time, a broken connection   message, which counts towards the link's limit
     any other answer            refuses the message at once; redirects are not followed, because only the
                                 original host was checked
