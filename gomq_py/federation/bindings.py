@@ -41,7 +41,6 @@ class Bindings:
         asked[2].add(_whom(binding))
 
     def gone(self, binding):
-        """Remove a binding that was added by ``made``."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)

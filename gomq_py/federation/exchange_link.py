@@ -89,7 +89,6 @@ class ExchangeLink(FederationLink):
         self._bindings.made(binding)
 
     def binding_gone(self, binding):
-        """Remove a binding that was added by ``binding_made``."""
         self._bindings.gone(binding)
 
     @property
@@ -163,9 +162,7 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Raise ClientError if the exchange upstream is, or seems to be, this one, because messages would
-        loop.
-        """
+        """Raise ClientError if the exchange upstream seems to be this one, because messages would loop."""
         # Messages would loop.
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
@@ -220,8 +217,7 @@ class ExchangeLink(FederationLink):
             LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
-        """Make the link's intermediate exchange upstream, with all bindings, and bind the link's queue to it.
-        """
+        """Make the intermediate exchange upstream with all bindings, and bind the link's queue to it."""
         if not self.upstream.max_hops:  # RabbitMQ's link fails and restarts for ever
             self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}
@@ -391,7 +387,7 @@ def lacks_type(error):
 
 
 def there_of(connection):
-    """(name of the broker at the other end or None, that broker's vhost) of a client's connection."""
+    """Return (name of the peer broker or None, its vhost) of a client's connection."""
     name = connection.server_properties.get("cluster_name")
     return name if isinstance(name, str) else None, connection.parameters.virtual_host
 

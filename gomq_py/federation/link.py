@@ -68,7 +68,6 @@ class FederationLink:
 
     @property
     def title(self):
-        """The link's name in the log and in lists of connections."""
         return title_of(self.type, self.vhost.name, self.name, self.upstream)
 
     # called by the supervisor
@@ -162,7 +161,7 @@ class FederationLink:
     # for kinds
 
     def _refusal(self):
-        """Reason why the user who set the upstream may not publish here, or read it; None if allowed."""
+        """Reason why the user who set the upstream lacks the rights for this link; None if allowed."""
         return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 
@@ -202,7 +201,6 @@ class FederationLink:
 
 
 def title_of(type_, vhost, name, upstream):
-    """A link's title for the log and lists of connections."""
     return f"of {type_} '{name}' in vhost '{vhost}' from upstream '{upstream.name}'"
 
 

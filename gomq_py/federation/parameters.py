@@ -65,9 +65,7 @@ class Upstream:
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """True if two Upstreams have an equal broker address and exchange, and may use the same objects
-        there.
-        """
+        """True if ``other`` has the same broker and exchange, so that both may use the same objects there."""
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
 

@@ -57,7 +57,6 @@ class LinkContext:
         self._setters = Setters(broker)
 
     def cluster_name(self):
-        """The cluster name of this broker, by which other brokers know it."""
         return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, by, name):
@@ -195,9 +194,7 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """Use the recovered broker and the connector (links.local) from now on. ``make_link`` replaces the
-        class Link.
-        """
+        """Use the recovered broker and connector from now on. ``make_link`` replaces the class Link."""
         self._broker, self._hub, self._connector = broker, hub, connector
         self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard, HEARD)
@@ -293,7 +290,6 @@ class Federation(Job):
             self._match(vhost, kind, name)
 
     def _heard(self, key, subjects):
-        """Handle the event of a changed binding, or of a deleted exchange or queue."""
         what, _, happened = key.partition(".")
         if what == "binding":
             self._binding_changed(subjects[0], happened == "created")
@@ -420,7 +416,6 @@ class Federation(Job):
         self._broker.events.emit(STATUS, _described, link)
 
     def _link_ended(self, link, reason):
-        """Schedule a restart of a link that ended by itself."""
         # No error is final while the link is wanted.
         self._link_changed(link)
         self._hub.timers.start(
