@@ -117,8 +117,7 @@ def vhost_of(uri, vhost_name):
 
 
 def with_vhost(uri, vhost_name):
-    """The AMQP URI, with ``vhost_name`` added if it has no virtual host. Other URIs are returned unchanged.
-    """
+    """The AMQP URI, with ``vhost_name`` added if it has no virtual host. Other URIs stay unchanged."""
     parts = urlsplit(uri)
     if parts.scheme.lower() not in uris.AMQP or parts.path:
         return uri
@@ -127,8 +126,7 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """The definition with old key names replaced by present ones. Raises DefinitionError for an unknown key.
-    """
+    """The definition with old key names replaced. Raises DefinitionError for an unknown key."""
     given = {}
     for key, item in value.items():
         name = OLD_NAMES.get(key, key)
@@ -356,7 +354,7 @@ _NOT_OF_WEBHOOKS = (
 
 
 def values_of(section):
-    """(vhost name, definition) from a section [shovel:NAME] of the configuration.
+    """Return (vhost name, definition) from a section [shovel:NAME] of the configuration.
 
     The section has a parameter's keys. Numbers, booleans, lists of URIs (separated by commas) and objects
     (JSON) are text. ``vhost``: the vhost that lists the shovel, and the default virtual host of a URI. Raises

@@ -18,8 +18,10 @@ class Rights:
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """The User whose rights a shovel has at local ends. ``by``: name of the user who set the shovel,
-        OPERATOR or None. Without such a user, raises DefinitionError or, unless ``is_needed``, returns None.
+        """The User whose rights a shovel has at local ends.
+
+        ``by``: name of the user who set the shovel, OPERATOR or None. If there is no such user, raises
+        DefinitionError, or returns None if ``is_needed`` is False.
         """
         try:
             return self._setters.user_of(by, "the shovel")

@@ -66,7 +66,7 @@ class Shovel:
 
     @property
     def key(self):
-        """(vhost name, shovel name)."""
+        """Identifies the shovel: (vhost name, shovel name)."""
         return self.vhost.name, self.name
 
     @property
@@ -84,9 +84,7 @@ class Shovel:
 
     @property
     def error(self):
-        """Reason why the shovel is not running, or its last failure; "" if nothing is wrong. Without
-        passwords.
-        """
+        """The last error, or why the shovel is not running, without passwords; "" if nothing is wrong."""
         if self.is_waiting:
             return WAITS
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""

@@ -131,8 +131,7 @@ class Shovels(Component):
         return {**shovel.described(), "lag": lag}
 
     def pause(self, shovel):
-        """Pause a shovel until ``resume``, beyond restarts. Returns False if it was paused. Raises OSError.
-        """
+        """Pause a shovel until ``resume``. Returns False if it was paused before. Raises OSError."""
         if shovel.is_paused:
             return False
         self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
@@ -142,9 +141,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """End a pause, and restart the shovel. Returns False if it was not paused. Raises OSError,
-        ValueError.
-        """
+        """End a pause and restart. Returns False if it was not paused. Raises OSError, ValueError."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
