@@ -123,9 +123,7 @@ class Channel:
         self, exchange: str, type: str = "direct", passive: bool = False, durable: bool = False,
         auto_delete: bool = False, internal: bool = False, arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Create an exchange, or check that an existing one has these properties. ``passive``: only check
-        that the exchange exists.
-        """
+        """Create or check an exchange. ``passive``: only check that the exchange exists."""
         self.call(ExchangeDeclare(
             exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete,
             internal=internal, arguments=arguments or {},

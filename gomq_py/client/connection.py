@@ -168,8 +168,7 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel: Channel) -> None:
-        """Note that the broker has closed ``channel``. The channel's next call or the next ``drain`` raises.
-        """
+        """Note that the broker has closed ``channel``. Its next call or the next ``drain`` raises."""
         self.forget(channel)
         self._failed.append(channel)
 

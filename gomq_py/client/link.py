@@ -98,9 +98,7 @@ class Link:
         return self.connection is not None
 
     def start(self) -> Self:
-        """Start the thread, and return when it has connected. Raises the error of the last attempt if all
-        attempts have failed.
-        """
+        """Start the thread, and return when it has connected. Raises the last error if all attempts fail."""
         self._thread.start()
         self._settled.wait()
         if self.has_ended:

@@ -120,9 +120,7 @@ class Stream:
             self.send(b"")
 
     def uncork_ready(self) -> bool:
-        """Send collected output as far as the socket takes it. Returns False if ``uncork`` must send the
-        rest.
-        """
+        """Send collected output without waiting. Returns False if ``uncork`` must send the rest."""
         self._corked = False
         try:
             if self._outgoing:
@@ -308,5 +306,4 @@ class Stream:
 
 
 def deadline_in(timeout_s: float | None) -> float | None:
-    """The monotonic time ``timeout_s`` seconds from now, or None for None."""
     return None if timeout_s is None else time.monotonic() + timeout_s

@@ -63,9 +63,7 @@ class Transport:
             return 0
 
     def receive(self, count: int = 65536) -> bytes | None:
-        """Return up to ``count`` received bytes. Raises OSError. None if no bytes have arrived, b"" if the
-        peer has closed.
-        """
+        """Return up to ``count`` bytes; None if none have arrived, b"" at the end. Raises OSError."""
         try:
             return self.socket.recv(count)
         except self._would_block:

@@ -51,7 +51,7 @@ class Turn:
         return bool(ready), self._was_woken(ready)
 
     def give_back(self) -> None:
-        """Return the right to serve to the link's thread, and wake it if input is left."""
+        """Return the right to serve to the link's thread. Wakes the thread if input is left."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 

@@ -85,7 +85,7 @@ def parse_mqtt_url(url: str) -> MQTTParameters:
 
 
 def _parsed(url, scheme, ports):
-    """(split URL, {name: value} of the fields that both protocols have). Raises ValueError."""
+    """Return (split URL, {name: value} of the fields that both protocols have). Raises ValueError."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -114,7 +114,7 @@ def port_of(parts: SplitResult) -> int | None:
 def query_options(
     query: str, integers: tuple[str, ...], texts: tuple[str, ...], what: str,
 ) -> dict[str, Any]:
-    """{key: value} of a URL's query: int for the keys in ``integers``, text for those in ``texts``. Raises
+    """Parse a URL's query into {key: value}: int for the keys in ``integers``, text for ``texts``. Raises
     ValueError for other keys and bad numbers. ``what`` names the URL in its text.
     """
     options: dict[str, Any] = {}
