@@ -76,8 +76,8 @@ class AppTask(Generic[Called, Sent, Result]):
         schedule: dict[str, Any] | None = None, expires_s: float | None = None, key: str | None = None,
         rate: str | None = None, **options: Any,
     ) -> None:
-        """``schedule``: the times of a periodic task, fields of x-schedule. ``key``: the parameter whose
-        value is the key. ``options``: further fields of the TaskConfig.
+        """Arguments: ``schedule`` has the times of a periodic task, fields of x-schedule. ``key``: the
+        parameter whose value is the task's key. ``options``: further fields of the TaskConfig.
         """
         self.app = app
         self.function = function
@@ -173,9 +173,7 @@ class AppTask(Generic[Called, Sent, Result]):
         return task
 
     def _group(self, key):
-        """The message group of a task with this key. With a concurrency of n, the n groups of a key take
-        turns.
-        """
+        """The message group of a task with this key. With a concurrency of n, a key has n groups in turn."""
         if not self.app.is_keyed:
             raise BadTask(f"task {self.name!r} has a key, which needs Dispatcher(keyed=True)")
         if not isinstance(key, (str, int)) or isinstance(key, bool) or key == "":
@@ -364,9 +362,7 @@ class Dispatcher:
                     self.server.logger.warning("an earlier schedule may go on: %s", error)
 
     def drop_schedule(self, name: str, queue: str | None = None) -> None:
-        """Delete the schedule of a task whose function is gone. Raises NotDelivered. ``queue``: the app's by
-        default.
-        """
+        """Delete the schedule of a task whose function is gone. Raises NotDelivered."""
         queue = queue or self.queue
         self.server.publish(Task(name, routing_key=queue, schedule={"name": schedule_name(queue, name)}))
 
@@ -374,9 +370,7 @@ class Dispatcher:
         self, queues: list[str] | None = None, concurrency: int | None = None, run_in: str | None = None,
         name: str = "worker",
     ) -> list[Worker]:
-        """Set the schedules of these queues (None: all queues), and start a Worker for each of them. Returns
-        the list of Workers.
-        """
+        """Set the schedules, and start a Worker for each of these queues (None: all). Returns the Workers."""
         self.set_schedules(queues)
         server, made = self.server, []
         limit = concurrency or self.concurrency

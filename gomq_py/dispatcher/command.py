@@ -48,8 +48,6 @@ def run(arguments=None):
 
 
 class _Run:
-    """Runs an app's workers until a signal, or until the Server stops reconnecting."""
-
     def __init__(self, app, options):
         self._app = app
         self._options = options
@@ -164,8 +162,7 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write the health file atomically, or delete it if the connection is lost. A failure is only logged.
-        """
+        """Write the health file atomically, or delete it without a connection. A failure is only logged."""
         # So a probe can check whether it exists and how old it is.
         path = Path(self._options.health_file)
         try:
@@ -208,7 +205,7 @@ def _reload_for_ever(arguments):
 
 
 def _sources():
-    """{path: time of change} of all .py files below the current folder, except in hidden folders."""
+    """Return {path: time of change} of all .py files below the current folder, except in hidden folders."""
     found = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [each for each in folders if not each.startswith(".") and each != "__pycache__"]

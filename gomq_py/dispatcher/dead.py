@@ -25,9 +25,7 @@ _OF_EARLIER_ATTEMPTS = (
 
 @dataclass
 class Outcome:
-    """Counts of dead tasks. ``moved``: by (name, error). ``others`` (other names) and ``expired`` tasks stay
-    dead.
-    """
+    """Counts of dead tasks. ``moved``: by (name, error). Tasks with other names or expired stay dead."""
 
     moved: Counter[tuple[str, str]] = field(default_factory=Counter)
     others: int = 0

@@ -82,9 +82,7 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Reset the declared queues, which ``prepare`` declares. Raises NotSupported if ``unique_s`` is
-        given.
-        """
+        """Declare no queue: ``prepare`` does. Raises NotSupported if ``unique_s`` is given."""
         self._there.clear()
         if unique_s is not None:
             raise _not_unique()

@@ -5,8 +5,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 class _Collector:
-    """Collects the counters of the Server and its Workers for Prometheus, at each scrape."""
-
     def __init__(self, server, workers):
         self._server = server
         self._workers = workers

@@ -66,8 +66,8 @@ class Child:
 
 
 def reference_of(function):
-    """(module, qualified name) by which another process can import the function. Raises DispatcherError if an
-    import by that name is impossible.
+    """Return (module, qualified name) by which another process can import the function. Raises
+    DispatcherError if that is impossible.
     """
     bound_to = getattr(
         function, "__self__", None)  # AppTask.call: the name is that of the function it decorates
@@ -89,7 +89,7 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, which a task has forked, when the task's function ends in it."""
+    """End this process, which a task has forked, after the task's function has ended in it."""
     # Only the parent may go on as a worker, because connection and pipe are the parent's.
     code = 0
     with contextlib.suppress(Exception):

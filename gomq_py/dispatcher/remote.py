@@ -1,4 +1,4 @@
-"""Remote control: revokes tasks by id, and asks workers what they run. One RemoteControl for each Server.
+"""Remote control: revokes tasks by id, and asks workers which tasks they run. One per Server.
 
 For an exchange X of tasks:
 
@@ -267,7 +267,7 @@ def _worker(worker):
 
 
 def _queues(connection, names):
-    """Counts of waiting tasks, dead tasks and consumers for those of the named queues that exist."""
+    """Return counts of tasks and consumers for those of the named queues that exist, a dict per queue."""
     found = []
     for name in names:
         counts = _counts(connection, name)

@@ -42,16 +42,13 @@ class Hooks:
         self.check: Callable[[TaskContext], object] = lambda context: None
 
     def before(self, context: TaskContext) -> None:
-        """Call the ``before_task`` hooks, in the thread or greenlet that then runs the task. Raises Dropped.
-        """
+        """Call the ``before_task`` hooks, in the thread or greenlet of the task. Raises Dropped."""
         self.check(context)
         for hook in self.before_task:
             hook(context)
 
     def ended(self, context: TaskContext, error: BaseException | None) -> None:
-        """Call the ``after_task`` hooks if ``error`` is None, else the ``failed_task`` hooks. Retry and
-        Dropped call neither.
-        """
+        """Call the ``after_task`` or, after an error, ``failed_task`` hooks; none for Retry and Dropped."""
         if isinstance(error, (Retry, Dropped)):
             return
         hooks, arguments = (self.after_task, (context,)) if error is None else (

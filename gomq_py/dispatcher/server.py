@@ -4,7 +4,7 @@
                                  default_routing_key="jobs"))
     server.publish(Task("resize", ["cat.png", 640]))
 
-Workers share the connection; each worker has a channel and a name of its own. Any number of threads and
+Workers share the connection; each worker has its own channel and name. Any number of threads and
 greenlets may publish at once.
 """
 
@@ -170,9 +170,7 @@ class Server:
         return task.uuid
 
     def submit(self, task: Task) -> Future[str]:
-        """Send a task without waiting. Returns a Future of its uuid, for ``asyncio.wrap_future`` for example.
-        Raises BadTask.
-        """
+        """Send a task without waiting. Returns a concurrent.futures.Future of its uuid. Raises BadTask."""
         return self._send(self._placed(task), task)
 
     def new_worker(self, config: WorkerConfig, tasks: dict[str, TaskConfig] | None = None) -> Worker:
@@ -389,7 +387,6 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Fail the Future ``answer``, because the task cannot be sent without a connection."""
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

@@ -34,8 +34,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """The argument types of one task. ``skip``: number of first parameters that the worker supplies (uuid).
-    """
+    """The argument types of one task. ``skip``: number of first parameters that the worker supplies."""
 
     def __init__(self, name: str, function: Callable[..., Any], skip: int = 0) -> None:
         self.name = name

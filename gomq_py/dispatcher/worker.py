@@ -123,8 +123,7 @@ class Worker:
         self._call(self._stop)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. True if all have finished.
-        """
+        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. True if all finished."""
         self.stop()
         finished = self._idle.wait(timeout_s)
         if not finished:
@@ -172,9 +171,7 @@ class Worker:
         return True
 
     def end(self, error: BaseException | None) -> None:
-        """Stop for good, because the Server no longer reconnects. Running tasks may finish, but other workers
-        may run them, too.
-        """
+        """Stop for good, because the Server no longer reconnects. Other workers may repeat running tasks."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
