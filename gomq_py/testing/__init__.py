@@ -1,1 +1,1 @@
-"""A broker for the tests of other projects, which can also misbehave, and a pytest plugin that starts it."""
+"""A broker for the tests of other projects, which can also misbehave, and a pytest plugin."""

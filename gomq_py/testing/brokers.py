@@ -1,4 +1,4 @@
-"""Runs a broker in a child process, so that a test can kill it, restart it and make it misbehave."""
+"""Runs a broker in a child process. A test can kill it, restart it and make it misbehave."""
 import json
 import os
 import shutil
@@ -45,7 +45,7 @@ class ChildBroker(Addresses):
     def __init__(
         self, data_dir: "str | PathLike[str] | None" = None, *, tls: bool = False, **options: Any,
     ) -> None:
-        """Raises TypeError or ValueError if ``gomq_py.Broker`` refuses the options."""
+        """Check the options. Raises TypeError or ValueError if ``gomq_py.Broker`` refuses them."""
         Broker(data_dir, **options)  # only checks the options
         self._own_folder = ""
         self._owns_data = data_dir is None
@@ -138,7 +138,6 @@ class ChildBroker(Addresses):
             self._forget()
 
     def _forget(self):
-        """Close the log, release the reserved ports, and delete the temporary folder."""
         if self._log is not None:
             self._logged = self.log_text
             self._log.close()
@@ -190,9 +189,7 @@ class ChildBroker(Addresses):
     # vhosts
 
     def create_vhost(self, name: str) -> "ChildVHost":
-        """Create a vhost in which the user guest has all rights, or find it. A ``with`` block deletes it at
-        its end.
-        """
+        """Create or find a vhost in which guest has all rights. A ``with`` block deletes it at its end."""
         self._ask("create_vhost", name)
         return ChildVHost(self, name)
 
@@ -240,8 +237,7 @@ class ChildBroker(Addresses):
                 self._options[name] = holder.getsockname()[1]
 
     def _make_own_folder(self):
-        """Make a temporary folder, unless there is one, for data and certificates that are not the caller's.
-        """
+        """Make a temporary folder, if necessary, for data and certificates that are not the caller's."""
         if self._own_folder or not (self._owns_data or self._tls):
             return
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-")
@@ -321,7 +317,7 @@ class ChildVHost(Addresses):
 
 
 def _plain(name, value):
-    """A path as text, because JSON has no paths, and a port as a number; other values unchanged."""
+    """Convert an option for JSON: a path to text, a port to a number; other values stay unchanged."""
     if name in PORTS:
         return int(value)
     return str(value) if isinstance(value, PurePath) else value

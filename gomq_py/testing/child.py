@@ -83,7 +83,7 @@ def call_chaos(method, _launcher, *arguments):
 
 
 def create_vhost(launcher, name):
-    """Create the vhost, in which guest has all rights, once a deleted one of its name is gone. May switch."""
+    """Create a vhost in which guest has all rights, after a deleted one of this name is gone. May switch."""
     launcher.broker.wait_until_gone(name)
     launcher.broker.create_vhost(name, creator="guest")
 
