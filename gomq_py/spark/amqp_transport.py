@@ -255,9 +255,7 @@ class Consumer:
 
 
 def digest(delivery):
-    """Return a hexadecimal digest of exchange, routing key and body. Properties are left out, because brokers
-    may change them.
-    """
+    """Return a hexadecimal digest of exchange, routing key and body. Brokers may change properties."""
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

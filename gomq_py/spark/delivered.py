@@ -21,9 +21,7 @@ STAMP_HEADER = "timestamp_in_ms"
 
 
 class DeliveryReader:
-    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``. ``lost``: number of missing
-    offsets.
-    """
+    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``. ``lost``: missing offsets."""
 
     def __init__(self, options, transport, names):
         self._transport = transport

@@ -104,7 +104,6 @@ class FilesTransport(SegmentTransport):
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
     def _is_live(self):
-        """True if a broker may be running."""
         # Does not try the lock, which could keep a broker from starting.
         try:
             with open(os.path.join(self.folder, ".lock"), encoding="utf-8", errors="replace") as file:

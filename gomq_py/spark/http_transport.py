@@ -214,7 +214,7 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """Return the reason in a refusal of the broker or, without a reason, the text of its HTTP status."""
+    """Return the broker's reason for a refusal, or else the text of the HTTP status."""
     try:
         given = json.loads(response.read() if body is None else body)
         return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]

@@ -185,7 +185,7 @@ def _times(name, value):
 
 
 def _of_streams(name, text, parse, wanted):
-    """Return {stream: parsed value} of a JSON object. Raises OptionError, whose text says ``wanted``."""
+    """Return {stream: parsed value} of a JSON object. Raises OptionError, whose text has ``wanted``."""
     try:
         given = json.loads(text)
         if isinstance(given, dict) and given:

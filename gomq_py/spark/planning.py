@@ -217,7 +217,7 @@ def in_more(groups, sizes, least):
 
 
 def divided(group):
-    """Divide a group of Pieces (parts of segments) into two; a single Piece by its number of messages."""
+    """Divide a group of Pieces (parts of segments) into two. A single Piece is divided by messages."""
     # The second half of a Piece begins at the first byte of the whole Piece, because the position of its
     # first message is not known yet: the reader skips the messages before.
     if len(group) > 1:

@@ -12,8 +12,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one streaming query. ``seen``: the streams' ends at the last ``next_end``, {stream: Position}.
-    """
+    """Tracks one streaming query. ``seen``: {stream: Position}, the ends at the last ``next_end``."""
 
     def __init__(self, options, planner, clock=time.monotonic):
         self._options = options

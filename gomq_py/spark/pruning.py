@@ -14,8 +14,7 @@ class Span:
     """The range ``first`` to ``last`` of integers that can match all filters on one column."""
 
     def __init__(self, filters, column, read=int):
-        """Combine the filters on the column. ``read(value)`` converts a value into an integer, rounded down.
-        """
+        """Combine the filters on the column. ``read(value)`` converts a value to an integer, rounded down."""
         self.first, self.last = 0, HIGHEST
         self._read = read
         for one in filters:

@@ -161,8 +161,7 @@ class Publisher:
         return self.count
 
     def _send(self, batch):
-        """Publish messages and wait for the confirms. Retries for ``retrySeconds`` if the connection fails.
-        """
+        """Publish messages and wait for the confirms. Retries connection errors for ``retrySeconds``."""
         deadline = time.monotonic() + self._options["retrySeconds"]
         while True:
             try:

@@ -20,8 +20,7 @@ _HEADER_BYTES = 1024
 
 
 class PieceReader:
-    """Reads Pieces (parts of segments) as rows with columns ``names``. ``lost``: number of missing offsets.
-    """
+    """Reads Pieces (parts of segments) as rows with columns ``names``. ``lost``: count of missing offsets."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -189,7 +188,6 @@ class PieceBuffer:
         self._counts.close()
 
     def drop(self, count):
-        """Remove the first ``count`` bytes from the buffer."""
         with memoryview(self.buffer) as view:
             view[:self.end - count] = view[count:self.end]
         self.end -= count

@@ -89,8 +89,7 @@ class Rows:
         }
 
     def batch(self, block, buffer, piece):
-        """Return a RecordBatch of the block's records in ``buffer``, of a Piece. Callers may reuse all three.
-        """
+        """Return a RecordBatch of the block's records in ``buffer``, of a Piece. Arguments may be reused."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -100,8 +99,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Replace MQTT properties of records by AMQP properties, appended to ``buffer``. Returns the new buffer.
-    """
+    """Replace MQTT properties of records by AMQP properties. Returns ``buffer`` with these appended."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)

@@ -53,7 +53,6 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a batch query: ``df.write.format("gomq")``."""
 
     def commit(self, messages):
-        """Log the number of messages that the tasks have published."""
         self._log(messages, "")
 
     def abort(self, messages):
