@@ -151,9 +151,7 @@ def _cbor_items(octets, at, length, major, depth):
 
 
 def _msgpack(octets, at, depth):
-    """Decode the MessagePack value at ``at``. Returns (value, position after it). Raises Undecodable, also
-    for extension types.
-    """
+    """Decode the MessagePack value at ``at``. Returns (value, position after it). Raises Undecodable."""
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
     head, at = _take(octets, at, 1)

@@ -46,9 +46,7 @@ def read_schema(path):
 
 
 def from_toml(path, make, what=""):
-    """Parse a TOML file and return ``make(parsed)``. Raises OptionError, whose text begins with ``what`` and
-    the path.
-    """
+    """Return ``make(parsed TOML file)``. Raises OptionError; its text begins with ``what`` and the path."""
     try:
         with open(path, "rb") as file:
             return make(tomllib.load(file))
@@ -150,7 +148,7 @@ def _value(value, name, kind):
 
 
 def _is_text(value):
-    """False if the text contains half a surrogate pair, which JSON allows and a Parquet table does not."""
+    """False for half a surrogate pair, which JSON allows and a Parquet table does not."""
     return value.isascii() or value.encode("utf-8", "ignore").decode() == value
 
 

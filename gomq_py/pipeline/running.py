@@ -98,8 +98,7 @@ class Reporter:
 
 
 def lag_of(progress):
-    """Return the number of unread messages in Spark's progress report; None if a source does not report it.
-    """
+    """Return the number of unread messages in Spark's progress report; None if a source has no lag."""
     lag = 0
     for source in progress["sources"]:
         try:
@@ -197,7 +196,6 @@ def seconds_of(duration):
 
 
 def _on_signals(stop):
-    """Let SIGTERM and SIGINT set the Event ``stop``."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

@@ -17,9 +17,7 @@ _NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string,
 
 
 def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
-    """Return the job's queries, {name: DataStreamWriter}, whose names begin with ``prefix``. ``schema``: a
-    Schema of the payloads.
-    """
+    """Return {name: DataStreamWriter}. Names begin with ``prefix``. ``schema``: a Schema of payloads."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
 
