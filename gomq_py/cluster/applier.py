@@ -1,7 +1,7 @@
 """Applier: applies a follower's frames to its data folder, in one thread at a time, and flushes.
 
 Used by ``follower``, which reads frames on the event loop and passes them to ``put``. Frames that arrive
-while a thread works are applied together in the next thread.
+while a thread works wait for its next round.
 """
 import time
 from collections import deque
@@ -230,7 +230,7 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Apply frames, up to a flush. Returns (number of applied frames, all of them are flushed)."""
+        """Apply frames, up to a flush. Returns (number of applied frames, whether all are flushed)."""
         target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)

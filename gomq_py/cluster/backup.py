@@ -1,8 +1,8 @@
 """Backup: sends a running broker's data folder to gomq-py-ctl, as a leader sends it to a follower.
 
 Used by ``node``. Each backup has its own stream of changes, listener on the loopback address, and secret.
-Without a running backup, changes are not reported. The first backup of a broker without followers lists the
-data folder in a thread while the broker works.
+Without a running backup, changes are not reported. If the broker has no followers, each backup lists the data
+folder in a thread while the broker works.
 """
 import os
 import time

@@ -46,7 +46,7 @@ class BootKeepalives:
 
     @property
     def kept(self) -> tuple[float | None, bool]:
-        """Result: (time at which the last successful keepalive was sent or None, lease has ended)."""
+        """Result: (time of sending the last successful keepalive or None, whether the lease has ended)."""
         return self._kept_s, self._is_lost
 
     def stop(self) -> None:

@@ -92,7 +92,7 @@ class Forwarder:
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
-        """Let waiting clients look for the new leader, and end connections to a former leader."""
+        """Retry waiting clients. If a new leader is known, end connections to the former leader."""
         self._again_s = 0.0
         self._changed.set()
         self._changed.clear()

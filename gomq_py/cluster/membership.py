@@ -56,8 +56,7 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node must follow ``cluster_leader``. Blocks and switches. Raises ClusterError, OSError.
-        """
+        """Whether to follow ``cluster_leader``. Blocks. May switch. Raises ClusterError, OSError."""
         # Not if it followed this leader and was promoted, unless that one was promoted since.
         found = identities.read(root)
         leader = self._settings.cluster_leader

@@ -150,8 +150,8 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def succeed(self, former, epoch):
-        """Continue the run that this node has copied (a former_run.FormerRun). Call before any event. The
-        run's other followers then find their position here. ``epoch``: of the frames from now on.
+        """Continue the run that this node has copied (a former_run.FormerRun). Call before the broker boots.
+        The run's other followers then find their position here. ``epoch``: of the frames from now on.
         """
         assert self._last is self._first and not self._is_keeping
         self.position, self.epoch = former.position, epoch
