@@ -57,7 +57,9 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse whole frames, up to another method. Returns the number of parsed bytes. Raises AMQPError."""
+        """Parse complete frames until one is not a confirm. Returns the parsed bytes' count. Raises
+        AMQPError.
+        """
         if end > len(buffer):
             raise IndexError("more bytes than the buffer holds")
         p = octets.pointer(buffer)

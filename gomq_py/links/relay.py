@@ -122,13 +122,10 @@ class HeaderStamp:
 class Relay:
     """Relays deliveries of one channel of the source as publishes on one channel of the target.
 
-    ``edit`` and ``header_stamp``, a HeaderStamp, are those of links.ends.TargetEnd.
-
         input, output             buffers shared with other relays, and empty between two walks
         target_frame_max          as negotiated, 0: no limit
         exchange, routing_key     bytes that replace the message's own, or None
-        edit(properties, delivered)
-                                  returns Properties, or None to leave the message out
+        edit, header_stamp        of links.ends.TargetEnd, the latter as a HeaderStamp
         offset_header             name of the header with a stream's offset, or empty
         is_mandatory              the target returns unroutable messages
 
@@ -139,8 +136,7 @@ class Relay:
         left_out                  none of these messages must be sent
         others                    (channel, payload) of methods that are not deliveries
         offset                    stream offset of the last message, or -1
-        checksum                  recognizes the last message later; set if ``signs``, or if its body is in
-                                  pieces
+        checksum                  recognizes the last message; set if ``signs``, or if its body is in pieces
     """
 
     __slots__ = (

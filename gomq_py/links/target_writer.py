@@ -130,7 +130,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: the broker confirms. ``queue``: the only target, or None."""
+    """Publishes to a broker. ``is_confirmed``: the broker confirms. ``queue``: only target queue, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
