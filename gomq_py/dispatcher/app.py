@@ -362,7 +362,7 @@ class Dispatcher:
                     self.server.logger.warning("an earlier schedule may go on: %s", error)
 
     def drop_schedule(self, name: str, queue: str | None = None) -> None:
-        """Delete the schedule of a task whose function is gone. Raises NotDelivered."""
+        """Delete the schedule of a removed task. ``queue``: the app's by default. Raises NotDelivered."""
         queue = queue or self.queue
         self.server.publish(Task(name, routing_key=queue, schedule={"name": schedule_name(queue, name)}))
 
