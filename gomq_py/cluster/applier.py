@@ -268,7 +268,6 @@ class Applier:
         self.staging = Staging(self._files, self._root, self._past.trusts_disk)
 
     def _open_again(self, former):
-        """Drop the sync, and reopen the data folder as it was before."""
         self._close()
         swap.finish(self._files, self._root, NOT_CONTENT)  # its links would keep the room of removed files
         self._replica = Replica(self._files, self._root, former.paths)

@@ -185,11 +185,10 @@ class ElectedMembership:
                 register.go_on(ids, former.position)
                 self._stream.succeed(former, self._file.identity.epoch)
 
-    # the coordination's Member
+    # the coordination's Member (cluster.member)
 
     @property
     def folder(self) -> Folder:
-        """The present state of the data folder."""
         identity = self._file.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
         is_whole = identity.is_whole and (self._follower is None or self._follower.damage is None)
@@ -198,15 +197,12 @@ class ElectedMembership:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the followed leader has sent something within the last second."""
         return self._follower is not None and self._follower.hears_leader
 
     def hangs(self) -> bool:
-        """Whether a flush or a check of the disk has hung so long that another node must lead."""
         return self._disk.hangs()
 
     def follow_leader(self, address: str) -> str:
-        """Follow the leader at "host:port". Returns the reason why that is impossible, or "". May switch."""
         if self._follower is None:
             return "this node is about to lead"
         if self.folder.cluster == "" and not self._was_empty:
@@ -221,7 +217,6 @@ class ElectedMembership:
         return ""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush. Returns whether received changes are flushed. May switch."""
         if self._follower is None:
             return True
         self._set_leader(None)
@@ -232,18 +227,15 @@ class ElectedMembership:
         return failure is None
 
     def take(self, cluster: str, epoch: int) -> None:
-        """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
         self._file.take(bytes.fromhex(cluster), epoch, "" if self._settings.sync else this_boot())
 
     def note(self, position: int) -> None:
-        """Write and flush the position that the folder has reached. Raises OSError. May switch."""
         self._file.change(position=position, doubted=self._doubted())
 
     def _doubted(self) -> str:
         return this_boot() if self._disk.has_failed else self._file.identity.doubted
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
-        """Make the node a leader. ``is_first``: the cluster is new."""
         self._is_first = is_first
         coordination = self._coordination
         assert coordination is not None
@@ -253,17 +245,14 @@ class ElectedMembership:
         on_elected()
 
     def lead_on(self, epoch: int) -> None:
-        """Serve followers in a higher epoch."""
         if self._serving is not None:
             self._serving.leader.lead_on(epoch)
 
     def end_links(self) -> None:
-        """Send followers all present changes, and close their connections. May switch."""
         if self._serving is not None:
             self._serving.close()
 
     def deposed(self, reason: str) -> None:
-        """Restart the node as a follower."""
         self._reason = reason
         _, on_deposed = self._callbacks
         on_deposed(reason)

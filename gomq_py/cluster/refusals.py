@@ -33,7 +33,6 @@ class Refusals:
             self._trying = gevent.spawn_later(AGAIN_S, self._try, address)
 
     def close(self) -> None:
-        """Stop reporting."""
         self._reported_s = float("inf")
         if self._trying is not None:
             self._trying.kill(block=False)

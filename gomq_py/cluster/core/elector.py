@@ -296,7 +296,6 @@ class Elector:
             decode_cluster(view.cluster.value))
 
     def _named_leader(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
-        """Decide for a key ``leader`` that names this node."""
         if kept.lease != self.lease or not self.lease:
             if leader.address != self.address:  # a copy of this folder, with its node id, may run there
                 return Wait(
@@ -343,7 +342,6 @@ class Elector:
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
     def _other_election(self, view: View, kept: Kept) -> Decision:
-        """Decide for a key ``leader`` of a later election than this node's."""
         if not kept.lease:
             return _without(kept)
         leader = decoded(kept, LeaderRecord.decode)

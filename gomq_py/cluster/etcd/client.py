@@ -81,10 +81,9 @@ class Etcd:
         self.call_seconds = Histogram()
         self.failures = 0  # calls that were refused, or not answered in time
 
-    # the Coordinator
+    # the Coordinator (core.coordinator)
 
     def read(self) -> View:
-        """Read all keys at one revision. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(
             messages.RANGE, messages.range_request(self._prefix), self._view)
 
@@ -99,7 +98,6 @@ class Etcd:
         return view
 
     def transact(self, transaction: Transaction) -> Outcome:
-        """Do the operations if the comparisons hold. Raises CoordinatorError, Unanswered. May switch."""
         body = messages.transaction_request(self._prefix, transaction)
         return self._call(
             messages.TRANSACT, body, lambda answer: messages.outcome_of(answer, self._prefix),
@@ -110,7 +108,6 @@ class Etcd:
         return self._call(messages.GRANT, {"TTL": str(math.ceil(ttl_s))}, messages.lease_of)
 
     def keep_alive(self, lease: int) -> bool:
-        """Renew a lease. Returns False if it has ended. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(
             messages.KEEP_ALIVE, {"ID": str(lease)}, lambda answer: messages.is_kept_alive(answer, lease))
 
