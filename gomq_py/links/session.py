@@ -236,7 +236,6 @@ class LinkSession:
         return False
 
     def reject_next(self):
-        """Reject the next batch at its source."""
         self._is_rejecting = True
 
     def settled(self, batch):

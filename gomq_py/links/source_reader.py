@@ -188,7 +188,6 @@ class SourceReader(Source):
         self._owner.fail("link", error)
 
     def fail(self, item, error):
-        """End the session after a bug of ours."""
         self._owner.fail("link", error)
 
     def broken(self, error):
@@ -201,7 +200,6 @@ class SourceReader(Source):
         raise NotImplementedError
 
     def paused(self, unsafe):
-        """Tell the session that no message can be read for now."""
         self._owner.paused()
 
     # private from here on

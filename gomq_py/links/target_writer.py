@@ -144,7 +144,6 @@ class WireTargetWriter(TargetWriter):
         self._tail = self._wire.ahead
 
     def start(self, session):
-        """Report to ``session`` from now on, and watch the socket."""
         self._session = session
         session.target_turn(lambda: self._walk(self._put_tail()))
         self._wire.watch()
@@ -182,11 +181,9 @@ class WireTargetWriter(TargetWriter):
         return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
     def tick(self):
-        """Send a due heartbeat, and check the peer's. Returns the seconds until the next call, or None."""
         return self._wire.tick(True)
 
     def refusal(self, number):
-        """The error for nacked or returned messages, the first of which has this number."""
         if number > self.confirms.doubted:
             return TargetWriter.refusal(self, number)
         return RefusedByTarget(

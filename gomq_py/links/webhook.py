@@ -422,7 +422,6 @@ def retry_after_s(text: str) -> float:
 
 
 def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]:
-    """Header fields (name, value) that all requests to this URI have."""
     host = f"[{link_uri.host.partition('%')[0]}]" if ":" in link_uri.host else link_uri.host
     if link_uri.port != uris.PORTS[link_uri.scheme]:
         host = f"{host}:{link_uri.port}"
