@@ -85,7 +85,6 @@ class ExchangeLink(FederationLink):
             self._tasks = self._bindings = None
 
     def binding_made(self, binding):
-        """Add a binding of the federated exchange, or of an exchange that gets all of its messages."""
         self._bindings.made(binding)
 
     def binding_gone(self, binding):

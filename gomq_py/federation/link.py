@@ -280,7 +280,6 @@ class NoLink:
     binding_gone = queue_had_turn = binding_made
 
     def described(self):
-        """A description for operators, with the keys of a link's description."""
         return {
             "node": self._context.node_name, self.type: self.name, f"upstream_{self.type}": self.name,
             "type": self.type, "vhost": self.vhost.name, "upstream": self.upstream.name, "id": self.id,
