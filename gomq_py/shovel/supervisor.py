@@ -373,7 +373,6 @@ class Shovels(Component):
             self._start(there)
 
     def _ended(self, shovel, reason):
-        """Handle the final end of a link: all messages are moved, or retrying cannot help."""
         self._tell(shovel)
         is_done = reason == TERMINATED and shovel.definition.src_delete_after is not None
         if is_done and shovel.type == DYNAMIC and self._shovels.get(shovel.key) is shovel:
