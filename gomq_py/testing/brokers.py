@@ -193,7 +193,7 @@ class ChildBroker(Addresses):
         self._ask("create_vhost", name)
         return ChildVHost(self, name)
 
-    # switches: see chaos.Chaos
+    # the switches of chaos.Chaos
 
     def drop_connections(self) -> int:
         """Cut all connections without a close handshake. Returns their count."""

@@ -34,7 +34,6 @@ class Chaos:
             launcher.mqtt.make_inbound = self._inbound
 
     def drop_connections(self) -> int:
-        """Cut all connections without a close handshake, like a broken network. Returns their count."""
         connections = self._clients.all()
         for connection in connections:
             connection.abort("dropped by a test")
@@ -51,7 +50,6 @@ class Chaos:
         return len(connections)
 
     def refuse_logins(self, refuse: bool = True) -> None:
-        """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._clients.refusing_logins = refuse
