@@ -326,7 +326,6 @@ class Dispatcher:
 
     @property
     def queues(self) -> list[str]:
-        """The sorted names of all queues that the tasks use."""
         return sorted({self.queue, *(task.queue for task in self.tasks.values())})
 
     @property
