@@ -302,7 +302,7 @@ class Dispatcher:
         return task
 
     def _check_queue(self, task):
-        """Raise ValueError if a task with a rate shares its queue, because others would wait behind it."""
+        """Raise ValueError if a task with a rate shares its queue, because other tasks would wait for it."""
         sharing = [each for each in self.tasks.values() if each.queue == task.queue]
         if task.interval_s and (sharing or task.queue == self.queue) or any(
                 each.interval_s for each in sharing):

@@ -45,8 +45,8 @@ class Follow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Do nothing. A leader is fenced meanwhile: it neither confirms nor delivers. ``reason``: for operators.
-    ``again_s``: seconds after which to read the keys again; None: after the next change.
+    """Do nothing. Meanwhile a leader neither confirms nor delivers. ``reason``: for operators. ``again_s``:
+    seconds after which to read the keys again; None: after the next change.
     """
 
     reason: str
@@ -85,8 +85,8 @@ class Bootstrap(Campaign):
 
 
 class Again(Campaign):
-    """A Campaign of a leader whose lease has ended, while no other node was elected. The leader is fenced: it
-    neither confirms nor delivers. Its links and clients stay.
+    """A Campaign of a leader whose lease has ended, while no other node was elected. The leader keeps its
+    links and clients, but neither confirms nor delivers.
     """
 
 
