@@ -1,4 +1,4 @@
-"""Back-off: computes how long to wait before the next attempt of a connection or a task. A leaf."""
+"""Back-off: computes how long to wait before the next attempt of a connection or a task."""
 
 import random
 import time
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Computes waits between attempts, which double from ``first_s`` up to ``most_s`` seconds, so that
-    clients do not overrun a broker that restarts.
+    """Computes waits between attempts, which double from ``first_s`` up to ``most_s`` seconds.
 
-    Each wait is shortened at random by up to the share ``jitter``, so that clients which lost their
-    connections together reconnect one by one. ``retries``: most attempts after the first; None: no limit.
+    So clients do not overload a broker that restarts. Each wait is shortened at random by up to the fraction
+    ``jitter``, so that clients do not reconnect all at once. ``retries``: most attempts after the first;
+    None: no limit.
     """
 
     def __init__(
@@ -27,20 +27,20 @@ class Backoff:
         self.factor = factor
 
     def wait_s(self, attempt: int) -> float | None:
-        """Return the seconds to wait before retry number ``attempt`` (from 1); None if no retry is left."""
+        """Seconds to wait before retry number ``attempt`` (from 1); None if no retry is left."""
         if self.retries is not None and attempt > self.retries:
             return None
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt: int) -> float:
-        """Return the seconds before retry number ``attempt`` (from 1), without jitter or limit of retries."""
+        """Seconds before retry number ``attempt`` (from 1), without jitter or limit of retries."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
 
 class Attempts:
-    """Counts consecutive failures, for example of attempts to connect. The count is reset by worked(), or by
-    a failure that follows a success after more than the next wait.
+    """Counts consecutive failures, for example of attempts to connect. The count is reset by ``worked``. It
+    is also reset by a failure that follows a success after more than the next wait.
     """
 
     # A success does not reset the count at once: a peer that accepts clients and drops them at once would be

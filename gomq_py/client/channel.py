@@ -1,4 +1,4 @@
-"""Channel of the blocking client: has one Python method per AMQP method. Calls wait for their answers; the
+"""Channel of the blocking client: has one Python method per AMQP method. Calls wait for their answers. The
 channel collects deliveries and returned messages for the caller.
 """
 from collections import deque
@@ -60,7 +60,7 @@ class Channel:
     A call raises ChannelClosed or ConnectionClosed if the broker closes the channel or the connection, and
     Timeout if the broker does not answer.
 
-    Lists that the caller empties: ``deliveries``, messages for consumers without a callback; ``returned``,
+    The caller empties these lists: ``deliveries``, messages for consumers without a callback; ``returned``,
     messages that the broker returned; ``cancelled``, tags of consumers that the broker cancelled.
     """
 
@@ -103,7 +103,7 @@ class Channel:
     # Life
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the channel; does nothing if it is closed."""
+        """Close the channel. Does nothing if it is closed."""
         if self.error is not None:
             return
         self.send(ChannelClose(reply_code=reply_code, reply_text=reply_text))
@@ -114,7 +114,7 @@ class Channel:
         self.connection.forget(self)
 
     def flow(self, active: bool) -> bool:
-        """Have the broker stop or restart deliveries on this channel. Returns its answer, a bool."""
+        """Stop or restart deliveries on this channel. Returns the broker's answer, a bool."""
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges
@@ -123,9 +123,7 @@ class Channel:
         self, exchange: str, type: str = "direct", passive: bool = False, durable: bool = False,
         auto_delete: bool = False, internal: bool = False, arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Create an exchange, or check that an existing one has these properties. ``passive``: only check
-        that the exchange exists.
-        """
+        """Create or check an exchange. ``passive``: only check that the exchange exists."""
         self.call(ExchangeDeclare(
             exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete,
             internal=internal, arguments=arguments or {},
@@ -155,8 +153,8 @@ class Channel:
         self, queue: str = "", passive: bool = False, durable: bool = False, exclusive: bool = False,
         auto_delete: bool = False, arguments: dict[str, Any] | None = None,
     ) -> "Declared":
-        """Create or check a queue; returns the QueueDeclareOk, with the queue's name, message_count and
-        consumer_count. ``passive``: only check that the queue exists.
+        """Create or check a queue. Returns the queue's name, message_count and consumer_count. ``passive``:
+        only check that the queue exists.
         """
         return self.call(QueueDeclare(
             queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
@@ -179,11 +177,11 @@ class Channel:
         ), QueueUnbindOk)
 
     def queue_purge(self, queue: str) -> int:
-        """Drop the ready messages; returns their count."""
+        """Drop the ready messages. Returns their count."""
         return self.call(QueuePurge(queue=queue), QueuePurgeOk).message_count
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Delete a queue; returns its count of ready messages."""
+        """Delete a queue. Returns its count of ready messages."""
         method = QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty)
         return self.call(method, QueueDeleteOk).message_count
 
@@ -193,8 +191,7 @@ class Channel:
         self, exchange: str, routing_key: str, body: bytes | str,
         properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
     ) -> int:
-        """Publish, without waiting for the confirm; returns the sequence number in confirm mode, else 0.
-
+        """Publish without waiting for the confirm. Returns the sequence number in confirm mode, else 0.
         ``properties``: a Properties, the bytes of encoded properties, or None.
         """
         self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
@@ -223,7 +220,7 @@ class Channel:
         self, exchange: str, routing_key: str, body: bytes | str,
         properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
     ) -> bytes:
-        """Return the frames of one publish as bytes, for a caller that writes many publishes at once."""
+        """The frames of one publish as bytes, for a caller that writes many publishes at once."""
         if properties is None:
             properties = NO_PROPERTIES
         elif not isinstance(properties, (bytes, bytearray, memoryview)):
@@ -241,8 +238,8 @@ class Channel:
         self.confirming = True
 
     def wait_for_confirms(self, timeout_s: float | None = None) -> bool:
-        """Wait until the broker has confirmed or refused every publish. Returns True if it has refused none
-        since the last call. Raises Timeout.
+        """Wait until the broker has confirmed or refused every publish. Raises Timeout. Returns True if it
+        has refused none since the last call.
         """
         self._wait(
             lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s)
@@ -265,7 +262,7 @@ class Channel:
 
     def qos(self, prefetch_count: int = 0, prefetch_size: int = 0, global_: bool = False) -> None:
         """Limit the unsettled deliveries of each later consumer or, with ``global_``, of the whole channel.
-        ``prefetch_count``: in messages; ``prefetch_size``: in bytes; 0: no limit.
+        ``prefetch_count``: in messages. ``prefetch_size``: in bytes. 0: no limit.
         """
         method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
         self.call(method, BasicQosOk)
@@ -275,10 +272,8 @@ class Channel:
         no_ack: bool = False, exclusive: bool = False, no_local: bool = False,
         arguments: dict[str, Any] | None = None,
     ) -> str:
-        """Start a consumer. Returns the consumer's tag.
-
-        ``callback(delivery)`` is called by ``Connection.drain``. Without a callback, ``next_delivery``
-        returns the deliveries.
+        """Start a consumer. Returns the consumer's tag. ``callback(delivery)`` is called by
+        ``Connection.drain``. Without a callback, ``next_delivery`` returns the deliveries.
         """
         method = BasicConsume(
             queue=queue, consumer_tag=consumer_tag, no_ack=no_ack, exclusive=exclusive, no_local=no_local,
@@ -307,22 +302,22 @@ class Channel:
         return reply if isinstance(reply, Delivery) else None
 
     def ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Acknowledge a delivery; with ``multiple`` all deliveries up to this tag (0: up to the last)."""
+        """Acknowledge a delivery. ``multiple``: all deliveries up to this tag (0: up to the last)."""
         self.send(BasicAck(delivery_tag=delivery_tag, multiple=multiple))
 
     def nack(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
-        """Refuse a delivery; with ``multiple`` all deliveries up to this tag (0: up to the last)."""
+        """Refuse a delivery. ``multiple``: all deliveries up to this tag (0: up to the last)."""
         self.send(BasicNack(delivery_tag=delivery_tag, multiple=multiple, requeue=requeue))
 
     def reject(self, delivery_tag: int, requeue: bool = True) -> None:
         self.send(BasicReject(delivery_tag=delivery_tag, requeue=requeue))
 
     def recover(self, requeue: bool = True) -> None:
-        """Have the broker requeue all unsettled deliveries of this channel."""
+        """Requeue all unsettled deliveries of this channel."""
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
     def recover_async(self, requeue: bool = True) -> None:
-        """Have the broker requeue all unsettled deliveries of this channel, without an answer."""
+        """Requeue all unsettled deliveries of this channel, without waiting for an answer."""
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method
@@ -332,7 +327,7 @@ class Channel:
         self._write(method_frame(self.id, method))
 
     def call(self, method: Method, expected: Any, timeout_s: float | None = None) -> Any:
-        """Send a method and return the answer, of the class ``expected`` (or of a class of this tuple)."""
+        """Send a method and return the answer. ``expected``: its class, or a tuple of classes."""
         self.send(method)
         return self.await_reply(expected, timeout_s)
 
@@ -372,7 +367,7 @@ class Channel:
             raise UnexpectedFrame(f"frame of type {kind} on channel {self.id} out of order")
 
     def call_consumers(self) -> int:
-        """Call the consumers' callbacks with the received deliveries. Returns the count of calls."""
+        """Call the consumers' callbacks with the received deliveries. Returns the number of calls."""
         count = 0
         for _ in range(len(self.deliveries)):
             delivery = self.deliveries.popleft()

@@ -1,9 +1,9 @@
-"""A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Spark: stdlib only, one thread or
-greenlet at a time.
+"""A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Spark.
 
-Nothing runs in the background: frames are read while the caller waits in a call, and only ``drain`` and
-``take_ready`` call consumers. Heartbeats are sent during calls, too, so a program that makes no call for
-longer than the negotiated interval should set ``heartbeat_s=0``.
+Needs only the standard library. One thread or greenlet at a time may use it. Nothing runs in the background:
+frames are read while the caller waits in a call, and only ``drain`` and ``take_ready`` call consumers.
+Heartbeats are sent during calls, too. So a program that makes no call for longer than the negotiated interval
+should set ``heartbeat_s=0``.
 """
 import platform
 import socket
@@ -43,7 +43,7 @@ _CONTROL_MOST = 8
 
 
 class Connection(Stream):
-    """An AMQP connection. The constructor connects and logs in. It raises ConnectionClosed with the broker's
+    """An AMQP connection. The constructor connects and logs in. Raises ConnectionClosed with the broker's
     reason, Timeout, or OSError if nothing listens.
 
         url              a text or client.url.Parameters; keyword arguments override its query
@@ -52,8 +52,8 @@ class Connection(Stream):
         timeout_s        limits each wait for an answer
         socket_module    may be ``gevent.socket``
         connected        a connected socket of that module, which the Connection then owns
-        wary             limit what an untrusted broker sends (client.stream); only for callers that do not
-                         consume
+        wary             limit the data that an untrusted broker sends (client.stream); only for callers
+                         that do not consume
     """
 
     def __init__(
@@ -85,9 +85,8 @@ class Connection(Stream):
             raise
 
     def channel(self, channel_id: int | None = None) -> Channel:
-        """Open a channel, by default with the lowest free number.
-
-        Raises ConnectionClosed, Timeout, or ValueError if all numbers are taken.
+        """Open a channel, by default with the lowest free number. Raises ConnectionClosed, Timeout, or
+        ValueError if all numbers are taken.
         """
         if channel_id is None:
             limit = self.channel_max or 65535
@@ -100,11 +99,10 @@ class Connection(Stream):
         return channel
 
     def drain(self, timeout_s: float | None = None) -> bool:
-        """Wait for input, handle it and call consumers. Returns True if input or deliveries were handled,
-        False after ``timeout_s`` (None: no limit).
+        """Wait for input, handle it and call consumers. May switch.
 
-        Raises ConnectionClosed, ChannelClosed if the broker closed a channel, and the consumers' errors. May
-        switch.
+        Returns True if input or deliveries were handled, False after ``timeout_s`` (None: no limit). Raises
+        ConnectionClosed, ChannelClosed if the broker closed a channel, and the consumers' errors.
         """
         if self._call_consumers():
             return True
@@ -114,18 +112,19 @@ class Connection(Stream):
         return True
 
     def take_ready(self) -> bool:
-        """Handle the input that has arrived, call consumers, and send a due heartbeat, without waiting for
-        input. Returns False if there was no input. Raises the errors of ``drain``. May switch, because it may
-        write.
+        """Handle the input that has arrived, call consumers, and send a due heartbeat. Does not wait for
+        input.
 
-        For a loop that polls ``fileno`` and other descriptors, at least every ``due_in`` seconds. Call
-        take_ready() until it returns False, because TLS may hold bytes that no poll reports.
+        Returns False if there was no input. Raises the errors of ``drain``. May switch, because it may write.
+
+        For a loop that polls ``fileno`` and other descriptors, at least every ``due_in`` seconds. Such a loop
+        must call this method until it returns False, because TLS may hold bytes that no poll reports.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the connection and its channels by connection.close; at most once. May switch."""
+        """Close the connection and its channels by connection.close, at most once. May switch."""
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))
@@ -145,14 +144,12 @@ class Connection(Stream):
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
     def take_over(self) -> bytes:
-        """From now until ``give_back`` the caller reads and writes the socket itself. Returns the bytes that
-        were received and not handled.
-        """
+        """Let the caller read and write the socket until ``give_back``. Returns received, unhandled bytes."""
         return self._reader.take_rest()
 
     def release(self) -> tuple[bytes, Any]:
-        """Return (bytes received and not handled, socket), which the caller owns from now on. The connection
-        and its channels must not be used any more.
+        """Give the socket away for good. Returns (received unhandled bytes, socket), both the caller's. The
+        connection and its channels must not be used any more.
         """
         octets, sock = self._reader.take_rest(), self._transport.release()
         self.error = ConnectionClosed(0, "its socket was given away")
@@ -171,8 +168,7 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel: Channel) -> None:
-        """Note that the broker has closed ``channel``; the channel's next call or the next ``drain`` raises.
-        """
+        """Note that the broker has closed ``channel``. Its next call or the next ``drain`` raises."""
         self.forget(channel)
         self._failed.append(channel)
 
@@ -315,5 +311,5 @@ class Connection(Stream):
 
 
 def _agree(ours, theirs):
-    """Return the smaller of two limits, where 0 means no limit."""
+    """The smaller of two limits, where 0 means no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs

@@ -1,7 +1,4 @@
-"""Messages that a client receives: from a consumer, by basic.get, or returned by the broker.
-
-A leaf over the codec.
-"""
+"""Messages that a client receives: from a consumer, by basic.get, or returned by the broker."""
 from typing import TYPE_CHECKING, Any
 
 from gomq_py.content.properties import Properties
@@ -31,9 +28,8 @@ class Message:
 
 
 class Delivery(Message):
-    """A message from a queue. The receiver must settle it on the same channel, unless ``no_ack`` was set.
-
-    A message received by basic.get has a ``message_count``, and its ``consumer_tag`` is "".
+    """A message from a queue. The receiver must settle it on the same channel, unless ``no_ack`` was set. A
+    message received by basic.get has a ``message_count``, and its ``consumer_tag`` is "".
     """
 
     __slots__ = ("channel", "delivery_tag", "redelivered", "consumer_tag", "message_count")
@@ -47,11 +43,11 @@ class Delivery(Message):
         self.message_count: int | None = getattr(method, "message_count", None)
 
     def ack(self, multiple: bool = False) -> None:
-        """Acknowledge this delivery, and with ``multiple`` every earlier delivery of the channel."""
+        """Acknowledge this delivery. ``multiple``: also every earlier delivery of the channel."""
         self.channel.ack(self.delivery_tag, multiple)
 
     def nack(self, multiple: bool = False, requeue: bool = True) -> None:
-        """Refuse this delivery: requeue the message, or have it dead-lettered or dropped."""
+        """Refuse this delivery. The message is requeued or, without ``requeue``, dead-lettered or dropped."""
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Errors of client connections. Their codes and texts are those that the broker sent. A leaf."""
+"""Errors of client connections, with the codes and texts that the broker sent."""
 from typing import Self
 
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, which may pass: a clock is set, a certificate
@@ -11,9 +11,8 @@ class ClientError(Exception):
 
 
 class ClosedError(ClientError):
-    """The broker, this client or the network has closed a channel or connection.
-
-    ``reply_code``: in the close method, or 0. ``class_id`` and ``method_id``: the failed method.
+    """The broker, this client or the network has closed a channel or connection. ``reply_code``: in the close
+    method, or 0. ``class_id`` and ``method_id``: the failed method.
     """
 
     def __init__(self, reply_code: int, reply_text: str, class_id: int = 0, method_id: int = 0) -> None:
@@ -25,7 +24,7 @@ class ClosedError(ClientError):
         self._first: ClosedError | None = None
 
     def again(self) -> Self:
-        """Return a copy to raise; the stored error itself must not be raised."""
+        """Return a copy to raise. The stored error itself must not be raised."""
         # Its traceback would refer to the connection that stores it, a reference cycle.
         copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
         copy._first = self._first or self
@@ -45,7 +44,7 @@ class ChannelClosed(ClosedError):
 
 
 class Timeout(ClientError, TimeoutError):
-    """The broker did not answer in time. Its answer may still arrive: the channel must not be used again."""
+    """The broker did not answer in time. The channel must not be used again: a late answer may arrive."""
 
 
 class NotConfirmed(ClientError):

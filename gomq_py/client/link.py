@@ -1,4 +1,4 @@
-"""Link: a connection with a thread of its own, which reconnects and runs functions that other threads post.
+"""Link: a connection with its own thread, which reconnects and runs functions posted by other threads.
 
 The client serves one thread at a time and does nothing in the background. A program that publishes from many
 threads, or consumes while it works, needs a thread for the connection and its heartbeats. In a program
@@ -6,7 +6,7 @@ patched by gevent the thread is a greenlet. Posted functions must not wait, exce
 
 Only one thread at a time, usually the link's, changes the state of a link and of its users (publisher,
 workers), so this state needs no locks. While the link's thread only waits for the socket, it lends this right
-to a caller that waits for one answer; that caller then serves the connection itself (``serve``,
+to a caller that waits for one answer. The caller then serves the connection itself (``serve``,
 gomq_py.client.turn).
 """
 
@@ -94,14 +94,11 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """True if the link is connected, as far as its thread knows: a loss is noticed a little later."""
+        """True if the link is connected, as far as its thread knows. A loss is noticed a little later."""
         return self.connection is not None
 
     def start(self) -> Self:
-        """Start the thread, and return when it has connected.
-
-        Raises the error of the last attempt if all attempts have failed.
-        """
+        """Start the thread, and return when it has connected. Raises the last error if all attempts fail."""
         self._thread.start()
         self._settled.wait()
         if self.has_ended:
@@ -120,7 +117,7 @@ class Link:
             self._thread.join(timeout_s)
 
     def abort(self) -> None:
-        """Cut the connection without a close handshake; the broker requeues unsettled deliveries."""
+        """Cut the connection without a close handshake. The broker requeues unsettled deliveries."""
         self._closing = True
         connection = self.connection
         if connection is not None:
@@ -133,8 +130,7 @@ class Link:
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Have the link's thread call ``function(*args)`` soon, and return at once. Any thread may call this.
-
+        """Let the link's thread call ``function(*args)`` soon, and return at once. Any thread may call this.
         Raises Disconnected if the link has ended.
         """
         self._inbox.append((function, args))
@@ -146,7 +142,7 @@ class Link:
         self, future: "Future[Any]", timeout_s: float, function: Callable[..., object], *args: Any,
     ) -> bool:
         """Call ``function(*args)`` in the caller's thread, and serve the connection there until ``future`` is
-        done or ``timeout_s`` has passed. Returns False, without a call, if the link's thread is busy.
+        done. Also ends after ``timeout_s``. Returns False, without a call, if the link's thread is busy.
         """
         # May return True before the future is done; the link's thread then goes on. The function must write
         # little (32 KiB) and must not wait. Greenlets must not call this: it would block the other greenlets
@@ -181,7 +177,7 @@ class Link:
         return True
 
     def call(self, function: Callable[..., Any], *args: Any, timeout_s: float | None = None) -> Any:
-        """Have the link's thread call ``function(*args)``; return its result or raise its error."""
+        """Let the link's thread call ``function(*args)``. Returns its result or raises its error."""
         if self.is_own_thread() and not self.has_ended:
             return function(*args)
         future: Future[Any] = Future()
@@ -189,13 +185,13 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> None:
-        """Have the link's thread call the function after ``seconds``. Only for that thread."""
+        """Let the link's thread call the function after ``seconds``. Only for that thread."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
 
     def worked(self) -> None:
-        """Reset the count of attempts: the connection was useful. Only for the link's thread."""
+        """Reset the count of attempts, because the connection was useful. Only for the link's thread."""
         self._attempts.worked()
 
     # The rest is private, and runs in the link's thread.
@@ -262,7 +258,7 @@ class Link:
 
     def _serve_as_caller(self, turn, connection, future, deadline):
         """Serve the connection in the caller's thread. Returns True if the future is done and no input is
-        left; False if the link's thread must serve.
+        left, False if the link's thread must serve.
         """
         while not self._inbox and not self._closing:
             left_s, due_s = deadline - time.monotonic(), connection.due_in()
@@ -350,7 +346,7 @@ class Link:
             self._woken.close()
 
     def _tell_the_late(self):
-        """After the end, let waiting call()s fail with Disconnected, and run other posted functions."""
+        """After the end, fail waiting calls with Disconnected, and run other posted functions."""
         while self._inbox:
             function, args = self._inbox.popleft()
             if function is _answer:

@@ -1,10 +1,11 @@
-"""A blocking MQTT client for tests and load generation, of 3.1, 3.1.1 and 5: stdlib only, one thread or
-greenlet at a time.
+"""A blocking MQTT client (3.1, 3.1.1 and 5) for tests and load generation.
 
-Nothing runs in the background: packets are read and PINGREQ is sent while the caller waits in a call, so a
-program that makes no call for longer than the keep alive should set ``keep_alive_s=0``. Tests of a server may
-write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet (``next_packet``) and
-acknowledge by hand (``automatic=False``).
+Needs only the standard library. One thread or greenlet at a time may use it. Nothing runs in the background:
+packets are read and PINGREQ is sent while the caller waits in a call. So a program that makes no call for
+longer than the keep alive should set ``keep_alive_s=0``.
+
+Tests of a server may write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet
+(``next_packet``) and acknowledge by hand (``automatic=False``).
 """
 import socket
 import time
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """The client's session state, kept between two connections (MQTT 5 §4.1). The next MQTTClient that gets
-    this Session resends unacknowledged messages, and drops duplicates of received QoS 2 messages.
+    """The client's session state, kept between two connections (MQTT 5 §4.1). The next MQTTClient with this
+    Session resends unacknowledged messages, and drops duplicates of received QoS 2 messages.
     """
 
     def __init__(self) -> None:
@@ -51,8 +52,8 @@ class Session:
 
 
 class MQTTClient(Stream):
-    """An MQTT client. The constructor connects and logs in. It raises ConnectionClosed with the server's
-    reason code, Timeout, or OSError if nothing listens.
+    """An MQTT client. The constructor connects and logs in. Raises ConnectionClosed with the server's reason
+    code, Timeout, or OSError if nothing listens.
 
         url                  keyword arguments override its query
         properties           of CONNECT
@@ -107,9 +108,9 @@ class MQTTClient(Stream):
     # Requests.
 
     def connect(self) -> ConnackPacket:
-        """Send CONNECT and wait for CONNACK. Resends the session's unacknowledged messages if the server has
-        the session, and drops them otherwise.
+        """Send CONNECT and wait for CONNACK.
 
+        Resends the session's unacknowledged messages if the server has the session, and drops them otherwise.
         Raises Timeout, or ConnectionClosed with the reason code if the server refuses.
         """
         parameters = self.parameters
@@ -160,10 +161,10 @@ class MQTTClient(Stream):
         self, topic_name: str, payload: bytes = b"", qos: int = 0, retain: bool = False,
         properties: dict[str, Any] | None = None,
     ) -> int:
-        """Publish a message. At QoS 1 and 2 wait until the server has accepted it. Returns the server's
-        reason code, at QoS 0 always SUCCESS.
+        """Publish a message. At QoS 1 and 2 wait until the server has accepted it.
 
-        Raises Refused with the reason code's name, Timeout, ConnectionClosed.
+        Returns the server's reason code, at QoS 0 always SUCCESS. Raises Refused with the reason code's name,
+        Timeout, ConnectionClosed.
         """
         identifier = self.begin_publish(topic_name, payload, qos, retain, properties)
         return self.wait_acknowledged(identifier) if qos else reason_codes.SUCCESS
@@ -172,8 +173,8 @@ class MQTTClient(Stream):
         self, topic_name: str, payload: bytes = b"", qos: int = 0, retain: bool = False,
         properties: dict[str, Any] | None = None,
     ) -> int:
-        """Publish a message; return its packet identifier, for ``wait_acknowledged``, or 0 at QoS 0. Waits
-        only while the server's limit of unacknowledged publishes is reached.
+        """Publish a message without waiting. Returns its packet identifier for ``wait_acknowledged``; 0 at
+        QoS 0. Waits only while the server's limit of unacknowledged publishes is reached.
         """
         if qos:
             self.wait_for(lambda: len(self.session.outgoing) < self.receive_maximum, self.timeout_s)
@@ -188,9 +189,8 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier: int | None = None) -> int:
-        """Wait until the server has accepted a publish (None: all publishes). Returns the reason code.
-
-        Raises Refused with the reason code's name, Timeout, ConnectionClosed.
+        """Wait until the server has accepted a publish (None: all publishes). Returns the reason code. Raises
+        Refused with the reason code's name, Timeout, ConnectionClosed.
         """
         outgoing = self.session.outgoing
         self.wait_for(
@@ -206,10 +206,7 @@ class MQTTClient(Stream):
         return reason_codes.SUCCESS
 
     def next_message(self, timeout_s: float | None = None) -> PublishPacket | None:
-        """Return the next PublishPacket, or None after ``timeout_s`` (None: no limit).
-
-        Raises ConnectionClosed. May switch.
-        """
+        """Return the next PublishPacket; None after ``timeout_s``. Raises ConnectionClosed. May switch."""
         return self._next(self.messages, timeout_s)
 
     def acknowledge(
@@ -243,14 +240,14 @@ class MQTTClient(Stream):
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s: float | None = None) -> Packet | None:
-        """Return the next received packet that is no PUBLISH and that no call waits for, or None after
-        ``timeout_s`` (None: no limit).
+        """Return the next received packet except PUBLISH; None after ``timeout_s`` (None: no limit). Packets
+        that a call waits for are not returned.
         """
         return self._next(self._packets, timeout_s)
 
     def wait_closed(self, timeout_s: float | None = None) -> ConnectionClosed:
-        """Wait until the server closes the connection. Returns the ConnectionClosed, with a reason code if
-        the server sent one. Raises Timeout.
+        """Wait until the server closes the connection. Raises Timeout. Returns the ConnectionClosed, with a
+        reason code if the server sent one.
         """
         deadline = deadline_in(self.timeout_s if timeout_s is None else timeout_s)
         try:
@@ -261,7 +258,7 @@ class MQTTClient(Stream):
         raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
 
     def take_over(self) -> bytes:
-        """Let the caller read and write the socket itself. Returns the bytes received and not handled."""
+        """Let the caller read and write the socket itself. Returns the received, unhandled bytes."""
         octets = bytes(self._reader.buffer)
         self._reader.buffer.clear()
         return octets
@@ -277,7 +274,7 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self) -> float:
-        """Return the monotonic time of the next PINGREQ."""
+        """The monotonic time of the next PINGREQ."""
         # Half the keep alive after the last PINGREQ or, if that is later, half the keep alive after the last
         # packet of the side that has been silent for longer.
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
@@ -290,7 +287,7 @@ class MQTTClient(Stream):
         self._reader.feed(octets)
 
     def dispatch(self) -> bool:
-        """Handle every complete packet. Returns False if there was none. Packets behind a CONNACK wait until
+        """Handle every complete packet. Returns False if there was none. Packets after a CONNACK wait until
         ``connect`` has handled it.
         """
         any_packet = False
@@ -317,7 +314,7 @@ class MQTTClient(Stream):
         return inbox.popleft()
 
     def _answer(self, kind, identifier=None):
-        """Wait for a packet of class ``kind`` and, unless None, with this identifier. Returns the packet."""
+        """Wait for a packet of class ``kind`` with this identifier (None: any), and return it."""
 
         def arrived():
             return next((packet for packet in self._packets if type(packet) is kind and (

@@ -1,7 +1,7 @@
-"""Publisher: publishes over a link for any number of threads. Each message has a Future, done at the confirm.
+"""Publisher: publishes over a link for any number of threads.
 
-Messages that were unconfirmed when the connection was lost are published again, so they may arrive twice. A
-caller that cancels the Future prevents this.
+Each message has a Future, done at the confirm. Messages that were unconfirmed when the connection was lost
+are published again, so they may arrive twice. A caller that cancels the Future prevents this.
 """
 
 from concurrent.futures import Future, InvalidStateError
@@ -33,7 +33,7 @@ class _Message:
 
 
 class Publisher:
-    """Publishes over ``link``, set by the owner; the link's callbacks must call ``up``, ``down`` etc."""
+    """Publishes over ``link``, set by the owner. The link's callbacks must call ``up``, ``down`` etc."""
 
     def __init__(self) -> None:
         self.link: Any = None
@@ -45,11 +45,12 @@ class Publisher:
         self, exchange: str, routing_key: str, body: bytes, properties: Properties | bytes | None = None,
         mandatory: bool = True, serve_s: float = 0.0,
     ) -> Future[None]:
-        """Publish a message; any thread may call this. Returns a Future: the result is None after the
-        confirm, its errors are Refused, Unroutable, Disconnected and NotConfirmed.
+        """Publish a message. Any thread may call this.
 
-        ``serve_s``: for so many seconds the caller itself may serve the connection, which saves thread
-        switches. It must be 0 for a greenlet, and for a caller that will not wait for the Future.
+        Returns a Future. Its result is None after the confirm, its errors are Refused, Unroutable,
+        Disconnected and NotConfirmed. ``serve_s``: for so many seconds the caller itself may serve the
+        connection, which saves thread switches. It must be 0 for a greenlet, and for a caller that will not
+        wait for the Future.
         """
         message = _Message((exchange, routing_key, body, properties), mandatory)
         if serve_s and len(body) <= _SERVED_OCTETS:
@@ -86,8 +87,8 @@ class Publisher:
         self._unconfirmed = {}
 
     def channel_closed(self, connection: "Connection", error: ChannelClosed) -> bool:
-        """Return True, and open another channel, if the closed channel was the publisher's; else False. All
-        unconfirmed messages fail.
+        """Open another channel, if the closed channel was the publisher's. Returns whether it was. All
+        unconfirmed messages then fail.
         """
         # Any of them may have been the reason.
         if self._channel is None or not error.is_same(self._channel.error):
@@ -132,7 +133,7 @@ class Publisher:
                 _end(message, error)
 
     def _wire_form(self, properties):
-        """Return encoded properties. Raises ValueError if they are too large for a frame."""
+        """Encode properties. Raises ValueError if they are too large for a frame."""
         # The broker would close the connection, and again the next one, where the message is sent again.
         if properties is None:
             return None
@@ -158,7 +159,7 @@ class Publisher:
             _end(message, error)
 
     def _came_back(self, message, returned):
-        """Return an Unroutable if the broker has returned this message, otherwise None."""
+        """An Unroutable if the broker has returned this message, otherwise None."""
         exchange, routing_key, body, _ = message.arguments
         for each in returned:
             if (each.exchange, each.routing_key, each.body) == (exchange, routing_key, body):

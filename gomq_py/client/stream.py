@@ -1,6 +1,6 @@
-"""Stream: the code that AMQP and MQTT connections of the client share. Writes whole frames or packets, reads
-bytes, waits for answers, sends heartbeats, and ends the connection.
+"""Stream: code shared by the client's AMQP and MQTT connections.
 
+Writes whole frames or packets, reads bytes, waits for answers, sends heartbeats, and ends the connection.
 Nothing runs in the background: bytes are read while the caller waits in a call. While a write waits for the
 socket, input is read, so that two peers that both write do not deadlock.
 """
@@ -21,11 +21,11 @@ _WARY_READ_OCTETS = 4096
 
 
 class Stream:
-    """Base of a client's connection. The constructor connects; a subclass parses the protocol.
+    """Base of a client's connection. The constructor connects. A subclass parses the protocol.
 
-    ``timeout_s`` limits each wait for an answer, and overrides the URL's option connection_timeout. ``wary``
-    is for a peer that is not trusted: the connection ends if the peer sends more than 256 KiB after a
-    request, or does not read a write within ``timeout_s``.
+    ``timeout_s`` limits each wait for an answer, and overrides the URL's option connection_timeout. ``wary``:
+    do not trust the peer. The connection then ends if the peer sends more than 256 KiB after a request, or
+    does not read a write within ``timeout_s``.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Stream:
     @property
     def interval_s(self) -> float | None:
         """The heartbeat interval in seconds; 0 or None: no heartbeats. A heartbeat is sent after half an
-        interval without output; a broker that is silent for two intervals counts as lost.
+        interval without output. A broker that is silent for two intervals counts as lost.
         """
         raise NotImplementedError
 
@@ -82,8 +82,7 @@ class Stream:
         raise NotImplementedError
 
     def ended(self, error: ConnectionClosed) -> None:
-        """Called when the connection has ended with ``error``. Does nothing unless a subclass overrides it.
-        """
+        """Handle the end of the connection. Does nothing unless a subclass overrides it."""
 
     # Called by users.
 
@@ -98,17 +97,16 @@ class Stream:
         return self._transport.socket
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, for callers that poll it themselves."""
         return self._transport.socket.fileno()
 
     def due_in(self) -> float | None:
-        """Return the seconds until a heartbeat is due or the broker counts as lost; None: no heartbeats."""
+        """Seconds until a heartbeat is due or the broker counts as lost; None: no heartbeats."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
 
     def due_at(self) -> float:
-        """Return the monotonic time at which a heartbeat must be sent."""
+        """The monotonic time at which a heartbeat must be sent."""
         return self._last_sent + self.interval_s / 2
 
     def cork(self) -> None:
@@ -122,7 +120,7 @@ class Stream:
             self.send(b"")
 
     def uncork_ready(self) -> bool:
-        """Send collected output as far as the socket takes it. True: all is sent; False: call ``uncork``."""
+        """Send collected output without waiting. Returns False if ``uncork`` must send the rest."""
         self._corked = False
         try:
             if self._outgoing:
@@ -170,7 +168,6 @@ class Stream:
 
     def receive(self, deadline: float | None = None) -> bool:
         """Read and handle at least one frame. Returns False if none arrives until the monotonic ``deadline``.
-
         Raises ConnectionClosed. May switch.
         """
         if self._corked:
@@ -192,8 +189,8 @@ class Stream:
                 self._lost(error)
 
     def receive_ready(self) -> bool:
-        """Handle the input that has arrived, and send a due heartbeat, without waiting for input. Returns
-        False if there was no input. Raises ConnectionClosed. May switch, because it may write.
+        """Handle the input that has arrived, and send a due heartbeat. Does not wait for input. Returns False
+        if there was no input. Raises ConnectionClosed. May switch, because it may write.
         """
         self.raise_if_closed()
         try:
@@ -210,8 +207,8 @@ class Stream:
     def wait_for(
         self, predicate: Callable[[], object], timeout_s: float | None = None, what: str = "",
     ) -> None:
-        """Receive until ``predicate()`` is true. ``what``: what is awaited, for the text of errors. Raises
-        Timeout, ConnectionClosed. May switch.
+        """Receive until ``predicate()`` is true. Raises Timeout, ConnectionClosed. May switch. ``what``:
+        names the awaited answer in error texts.
         """
         deadline = deadline_in(timeout_s)
         self._taken = 0
@@ -288,15 +285,14 @@ class Stream:
             self.send_sign_of_life()
 
     def _silence_left(self):
-        """Return the seconds until a silent broker counts as lost; None without heartbeats."""
+        """Seconds until a silent broker counts as lost; None without heartbeats."""
         return self._last_received + 2 * self.interval_s - time.monotonic() if self.interval_s else None
 
     def _fail_of_silence(self):
         self.fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.interval_s} s"))
 
     def _lost(self, error):
-        """End the connection because the socket failed, with the broker's reason if its last frames have one.
-        """
+        """End the connection because the socket failed. The broker's last frames may give the reason."""
         if self.error is None:
             try:
                 self._take()
@@ -310,5 +306,4 @@ class Stream:
 
 
 def deadline_in(timeout_s: float | None) -> float | None:
-    """Return the monotonic time ``timeout_s`` seconds from now, or None for None."""
     return None if timeout_s is None else time.monotonic() + timeout_s

@@ -1,9 +1,8 @@
 """Transport: reads, writes and waits for a non-blocking socket, plain or TLS.
 
-The only module of the client that knows sockets.
-
-The socket module is a parameter: with ``gevent.socket`` waiting is cooperative, with the stdlib's it blocks
-the thread. The select and ssl modules come from the same package.
+The only module of the client that uses sockets. The socket module is a parameter: with ``gevent.socket``
+waiting is cooperative, with the standard library's it blocks the thread. The select and ssl modules come from
+the same package.
 """
 import time
 from importlib import import_module
@@ -32,7 +31,6 @@ class Transport:
         self, parameters: Any, timeout_s: float | None, given_context: Any = None, connected: Any = None,
     ) -> None:
         """Connect, with a TLS handshake if ``parameters`` require TLS. Raises OSError. May switch.
-
         ``connected``: a connected socket of the same socket module, to use (and own) instead of a new one.
         """
         module = self._socket_module
@@ -65,18 +63,15 @@ class Transport:
             return 0
 
     def receive(self, count: int = 65536) -> bytes | None:
-        """Return up to ``count`` received bytes; None if none have arrived, b"" if the peer has closed.
-
-        Raises OSError.
-        """
+        """Return up to ``count`` bytes; None if none have arrived, b"" at the end. Raises OSError."""
         try:
             return self.socket.recv(count)
         except self._would_block:
             return None
 
     def wait(self, timeout_s: float | None, writable: bool = False) -> bool:
-        """Wait until the socket can be read or, if ``writable``, written. Returns False after ``timeout_s``
-        seconds (None: no limit). May switch.
+        """Wait until the socket can be read or, if ``writable``, written. May switch. Returns False after
+        ``timeout_s`` seconds (None: no limit).
         """
         if not writable and self.holds_octets():
             return True
@@ -109,8 +104,10 @@ def _is_ready(select, sock, events, timeout_s):
 def handshake(
     ssl: Any, connected: Any, context: Any, host: str, options: dict[str, Any], timeout_s: float | None,
 ) -> Any:
-    """Return a TLS socket over a connected socket, after the handshake. ``context`` and ``options``: how the
-    peer is verified. ``timeout_s``: limits the whole handshake, None: no limit. Raises OSError. May switch.
+    """Return a TLS socket over a connected socket, after the handshake. Raises OSError. May switch.
+
+    ``context`` and ``options``: how the peer is verified. ``timeout_s``: limits the whole handshake, None: no
+    limit.
     """
     name = options.get("server_name_indication", host)
     connected.settimeout(0)
@@ -129,7 +126,7 @@ def handshake(
 
 
 def _shake_hands(ssl, wrapped, timeout_s):
-    """Do the TLS handshake within one time limit."""
+    """Do the TLS handshake within one time limit. Raises TimeoutError."""
     # The ssl module's own limit restarts with each byte.
     select = _sibling(ssl, "select")
     until = None if timeout_s is None else time.monotonic() + timeout_s
@@ -158,8 +155,8 @@ def _check_depth(ssl, wrapped, depth):
 
 
 def tls_context(ssl: Any, options: dict[str, Any]) -> Any:
-    """Return an SSLContext for the ``options`` of a URL. ``ssl``: the stdlib's module or gevent's. Reads
-    certificate files, so it blocks. Raises OSError.
+    """Return an SSLContext for the ``options`` of a URL. Blocks: reads certificate files. Raises OSError.
+    ``ssl``: the standard library's module or gevent's.
     """
     # Not create_default_context(): gevent's returns one of the standard library, whose handshake would block
     # the hub.

@@ -1,8 +1,8 @@
 """Turn: decides which thread serves a link's connection: the link's own, or that of a waiting caller.
 
 Two thread switches, to the link's thread and back, cost more than all other work of the client. So while the
-link's thread only waits for the socket, a caller may serve the connection instead: the caller sends its
-message itself and reads the answer. The caller returns this right as soon as there is other work.
+link's thread only waits for the socket, a caller may serve the connection instead. The caller sends its
+message itself and reads the answer. It returns this right as soon as there is other work.
 """
 
 import select
@@ -26,7 +26,7 @@ class Turn:
                 each.register(number, select.EPOLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """In the link's thread: wait for input, lending the right. True if another thread has woken it."""
+        """Wait for input in the link's thread, lending the right. True if another thread has woken it."""
         if seconds == 0:
             return self._was_woken(self._thread_waits_for.poll(0))
         self._lock.release()
@@ -36,7 +36,7 @@ class Turn:
             self._lock.acquire()
 
     def take(self) -> bool:
-        """In a caller's thread: take the right to serve. Returns False at once if another has it."""
+        """Take the right to serve, in a caller's thread. Returns False at once if another thread has it."""
         if not self._lock.acquire(blocking=False):
             return False
         self.caller_waits = False
@@ -44,16 +44,14 @@ class Turn:
         return True
 
     def wait_as_caller(self, seconds: float) -> tuple[bool, bool]:
-        """In a caller's thread: wait. Returns (whether something arrived, whether the link's thread must be
-        woken).
-        """
+        """Wait in a caller's thread. Returns (something has arrived, the link's thread must be woken)."""
         self.caller_waits = True
         ready = self._caller_waits_for.poll(max(0.0, seconds))
         self.caller_waits = False
         return bool(ready), self._was_woken(ready)
 
     def give_back(self) -> None:
-        """Give the link's thread the right to serve; wake it if input is left."""
+        """Return the right to serve to the link's thread. Wakes the thread if input is left."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 
@@ -73,7 +71,7 @@ class Turn:
 
 
 class OwnTurn:
-    """A Turn that is never lent: the threads are greenlets, or the system has no epoll."""
+    """A Turn that is never lent, because the threads are greenlets or the system has no epoll."""
 
     def __init__(self, connection_number: int, wake_number: int) -> None:
         self._wake_number = wake_number
@@ -93,7 +91,7 @@ class OwnTurn:
 
 
 def make_turn(connection_number: int, wake_number: int) -> Turn | OwnTurn:
-    """Return a Turn, or an OwnTurn where callers cannot serve the connection."""
+    """A Turn, or an OwnTurn where callers cannot serve the connection."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     kind = Turn if hasattr(select, "epoll") and not patched else OwnTurn

@@ -1,4 +1,4 @@
-"""Parses URLs: ``amqp[s]://user:password@host:port/vhost?heartbeat=60``, and ``mqtt[s]://``. A leaf.
+"""URLs of brokers: parses ``amqp[s]://user:password@host:port/vhost?heartbeat=60``, and ``mqtt[s]://``.
 
 Everything is percent-decoded. In AMQP no path and a bare ``/`` both mean the virtual host ``/``, as most
 clients read it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms),
@@ -104,7 +104,7 @@ def _parsed(url, scheme, ports):
 
 
 def port_of(parts: SplitResult) -> int | None:
-    """Return the port of a split URL, or None. Raises ValueError."""
+    """The port of a split URL, or None. Raises ValueError."""
     try:
         return parts.port
     except ValueError:
@@ -114,8 +114,8 @@ def port_of(parts: SplitResult) -> int | None:
 def query_options(
     query: str, integers: tuple[str, ...], texts: tuple[str, ...], what: str,
 ) -> dict[str, Any]:
-    """Return {key: value} of a URL's query: int for the keys in ``integers``, text for those in ``texts``.
-    Raises ValueError for other keys and bad numbers; ``what`` names the URL in its text.
+    """Parse a URL's query into {key: value}: int for the keys in ``integers``, text for ``texts``. Raises
+    ValueError for other keys and bad numbers. ``what`` names the URL in its text.
     """
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):

@@ -1,7 +1,7 @@
-"""Acknowledger: makes a leader's confirms wait for the followers in sync, after its own disk.
+"""Acknowledger: makes a leader's confirms wait for the in-sync followers, after the leader's own disk.
 
-Called by ``storage.flush.durability`` when the local disk has the changes, and by the links to followers when
-these have flushed. Never switches.
+``storage.flush.durability`` calls the Acknowledger when the local disk has the changes. The links to
+followers call ``acknowledged`` when a follower has flushed. Never switches.
 """
 from collections.abc import Callable
 
@@ -9,9 +9,11 @@ from gomq_py.cluster.core.promises import Promises
 
 
 class Acknowledger:
-    """Waits by ``promises`` (core.promises.Promises). Must be added to the Durability before doors open.
-    ``counts_received``: a change counts once a follower has received it, because the leader itself flushes
-    nothing (--no-sync).
+    """Delays confirms until the followers have the changes. Must be added to the Durability before listeners
+    open.
+
+    ``promises``: a core.promises.Promises. ``counts_received``: a change counts once a follower has received
+    it, because nothing is flushed (--no-sync).
     """
 
     __slots__ = ("counts_received", "promises", "acknowledged", "_want")
@@ -24,7 +26,7 @@ class Acknowledger:
         self.acknowledged: Callable[[str, int], None] = promises.acknowledged
 
     def when_safe(self, position: int, callback: Callable) -> None:
-        """See Promises.ask."""
+        """Call ``callback`` as Promises.ask does."""
         self._want(position, not self.counts_received)
         self.promises.ask(position, callback)
 

@@ -1,6 +1,6 @@
 """Administration: shows an elected cluster to operators, and removes a node that does not come back.
 
-Used by elected. Shows the keys that this node has last read from etcd, its links, and its lease.
+Used by ``elected``. The data shown is this node's last view of etcd, its links, and its lease.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,9 +25,10 @@ REMOVAL_S, LOOK_S = 5.0, 0.05
 
 def figures(
         coordination: Any, node: str, own: Mapping[str, Any], followers: Sequence[Any]) -> dict[str, Any]:
-    """The cluster for /api/cluster, as the node with this id sees it. ``own``: the figures of this node as a
-    follower, or an empty mapping; ``followers``: the figures of a leader's links. All have the keys of
-    /api/cluster.
+    """The cluster's state for /api/cluster, as this node sees it.
+
+    ``own``: figures of this node as a follower, or an empty mapping. ``followers``: figures of a leader's
+    links. Both have the keys of /api/cluster.
     """
     view, decision, leadership = coordination.view, coordination.decision, coordination.leadership
     found: dict[str, Any] = {
@@ -58,7 +59,7 @@ def figures(
 
 
 def _known(view: View, members: Mapping[str, int]) -> dict[str, NodeRecord | None]:
-    """Return {id: record} of all nodes that etcd knows. The record is None if it is missing or malformed."""
+    """Return {node id: record} of all nodes in etcd. The record is None if it is missing or malformed."""
     known: dict[str, NodeRecord | None] = dict.fromkeys(members)
     return known | {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
 
@@ -73,7 +74,6 @@ def _members(view: View, in_sync: InSync | None) -> Mapping[str, int]:
 def _node(
         node: str, record: NodeRecord | None, members: Mapping[str, int], leader_node: str,
         state: Mapping[str, Any]) -> dict[str, Any]:
-    """A node as JSON. Only the leader knows a state or lag; elsewhere they are None."""
     is_leader = node == leader_node
     return {
         "node": node, "name": "" if record is None else record.name,
@@ -85,7 +85,7 @@ def _node(
 
 
 def calls(etcd: Any) -> dict[str, Any]:
-    """How long the calls of a cluster.etcd.client.Etcd took, and how many failed."""
+    """Durations and failures of calls to etcd, for a cluster.etcd.client.Etcd."""
     taken = etcd.call_seconds
     return {
         "buckets": [list(pair) for pair in taken.cumulative()], "seconds": round(taken.total, 6),
@@ -93,7 +93,7 @@ def calls(etcd: Any) -> dict[str, Any]:
 
 
 def successor(coordination: Any, node: str, named: str) -> str:
-    """The id of the node that is to lead in place of this one. ``node``, ``named``: see forget. Raises
+    """The id of the node that is to lead in place of this one. ``named``: its id, name or address. Raises
     ClusterError if that node is not in sync.
     """
     members = coordination.leadership.in_sync.members
@@ -107,9 +107,9 @@ def successor(coordination: Any, node: str, named: str) -> str:
 
 def forget(
         coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
-    """Remove a node from the in-sync set, and its name from etcd.
+    """Remove a node from the in-sync set, and its name from etcd. Raises ClusterError. May switch.
 
-    ``node``: the id of this node, which leads; ``named``: id, name or address of the node to remove;
+    ``node``: id of this node, which leads. ``named``: id, name or address of the node to remove.
     ``connected``: ids of the connected followers.
     """
     leadership = coordination.leadership
@@ -132,7 +132,7 @@ def forget(
 
 
 def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
-    """The id of the node with this name or id. Raises ClusterError."""
+    """The id of the node with this id, name or address. Raises ClusterError."""
     if named in known:
         return named
     found = {

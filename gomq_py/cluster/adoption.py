@@ -1,10 +1,10 @@
 """Adoption: the leader serves clients that a follower passes on (``cluster.forwarding``).
 
-A connection that has logged in with FORWARD goes to this node's listener with the same name as the client's
-listener at the follower, as if it had been accepted here, with the client's address.
+A connection that has logged in with FORWARD goes to this node's listener of the same name, which serves the
+client under the client's own address.
 
-A client with a loopback address at the follower, or without address, is not on this machine. It is shown as
-"gomq@NODE", so it cannot log in as a user who may only log in from this machine.
+A client with a loopback address, or without one, is on the follower's machine. It is shown as "gomq@NODE", so
+that it cannot log in as a user who may only log in from this machine.
 """
 from collections.abc import Callable
 from typing import Any
@@ -18,16 +18,14 @@ from gomq_py.net.pump import Pumps
 
 
 class Adoption:
-    """Passes clients to this node's listeners. ``find(name)`` returns the listener, or None. See
-    net.listener.Listener for its ``adopt`` and ``has_room_for``.
-    """
+    """Passes forwarded clients to this node's listeners. ``find(name)`` returns a Listener, or None."""
 
     def __init__(self, find: Callable[[str], Any]):
         self._find = find
         self._pumps = Pumps()
 
     def why_not(self, forward: Forward) -> str:
-        """Why a client is refused, as text; "" if it may be served."""
+        """Reason to refuse the client, as text; "" if the client may be served."""
         listener = self._find(forward.listener)
         if listener is None:
             return f"the leader has no listener {forward.listener} now"
@@ -43,9 +41,7 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client for whom ``why_not`` has returned "". Over TLS, returns when the client has ended.
-        May switch.
-        """
+        """Serve a client that ``why_not`` has accepted; over TLS until the client disconnects. May switch."""
         # Over TLS the listener gets a socket pair, because the cluster's TLS socket shows a node's
         # certificate, not the client's.
         listener = self._find(forward.listener)
@@ -67,7 +63,7 @@ class Adoption:
             far.close()
 
     def close(self) -> None:
-        """End the connections over TLS; the listeners end all other connections."""
+        """End the clients' connections over TLS. The listeners end all others."""
         self._pumps.close()
 
 

@@ -1,7 +1,7 @@
 """Applier: applies a follower's frames to its data folder, in one thread at a time, and flushes.
 
-Used by follower, which reads frames in the hub and passes them to ``put``. A greenlet has a thread apply all
-waiting frames; while the thread applies or flushes, new frames gather.
+Used by ``follower``, which reads frames on the event loop and passes them to ``put``. Frames that arrive
+while a thread works wait for its next round.
 """
 import time
 from collections import deque
@@ -29,13 +29,14 @@ FLUSH_S = 0.2
 
 
 class Applier:
-    """Applies frames to the data folder ``root``; positions are the leader's.
+    """Applies frames to the data folder ``root``. Positions are the leader's.
 
-    ``received``, ``flushed``: last position passed to ``put``, and last position on disk. ``failure``: the
-    exception that ended the Applier; ``begin_sync`` restarts it. ``damage``: the exception after which
-    received changes may be missing on the disk; None again once a sync was swapped in. ``progress()`` is
-    called in the hub when a thread has applied or flushed something; ``failed()`` once for a failure, before
-    all else. ``trusts_disk``: see Staging.
+    ``received``: last position passed to ``put``. ``flushed``: last position on disk. ``failure``: the
+    exception that stopped the Applier; ``begin_sync`` restarts it. ``damage``: the exception after which
+    received changes may be missing on disk; reset to None when a full sync is complete.
+
+    ``progress()`` is called on the event loop after each round of a thread. ``failed()`` is called once per
+    failure, before anything else. ``trusts_disk``: see Staging.
     """
 
     def __init__(self, files, root, progress, failed, flush_s=FLUSH_S, trusts_disk=True):
@@ -61,9 +62,7 @@ class Applier:
 
     @property
     def place(self):
-        """Position behind which the leader of the data folder's run may go on, see ``go_on``; None: the
-        folder needs a sync.
-        """
+        """Position from which the leader's former run can be resumed; None if a full sync is needed."""
         if self._replica is not None and self.failure is None:
             return self.received
         past, staging = self._past, self.staging
@@ -72,9 +71,7 @@ class Applier:
 
     @property
     def former(self):
-        """The data folder's state as a FormerRun without ``runs``; None if the folder needs a sync. Call
-        after ``flush``.
-        """
+        """The data folder's state, without ``runs``; None if a full sync is needed. Call after ``flush``."""
         replica = self._replica
         if replica is None or self.failure is not None:
             return self._past.former
@@ -82,18 +79,17 @@ class Applier:
 
     @property
     def is_doubtful(self):
-        """Whether a flush or a read has failed, and no sync was swapped in since."""
+        """Whether a flush or a read has failed since the last complete sync."""
         return not self._past.trusts_disk or any(
             target is not None and target.is_doubtful for target in (self.staging, self._replica))
 
     def start(self):
-        """Begin to apply."""
         self._greenlet = gevent.spawn(self._run)
         self._greenlet.name = "cluster: applies"
 
     def stop(self):
-        """Apply and flush all waiting frames, then close; an unfinished sync is dropped. Returns ``damage``.
-        May switch.
+        """Apply and flush all waiting frames, drop an unfinished sync, and close. Returns ``damage``. May
+        switch.
         """
         self._is_stopping = True
         self._wake.set()
@@ -107,9 +103,10 @@ class Applier:
         return self.damage
 
     def begin_sync(self, identity):
-        """Begin a sync; ``identity``: the folder's identity afterwards. Waiting frames are applied and
-        flushed first, except frames of an unfinished sync, which is dropped. Raises OSError, DataDirError.
-        May switch.
+        """Begin a full sync. ``identity``: the data folder's identity after the sync.
+
+        Waiting frames are applied and flushed first. An unfinished earlier sync is dropped. Raises OSError,
+        DataDirError. May switch.
         """
         if self.staging is None:
             self.flush()
@@ -121,8 +118,8 @@ class Applier:
         self.failure = None
 
     def go_on(self):
-        """Drop a running sync, and go on behind ``place``. Raises ReplicaError if that is gone meanwhile,
-        OSError. May switch.
+        """Drop a running sync, and resume the stream at ``place``. May switch. Raises OSError; ReplicaError
+        if ``place`` is no longer available.
         """
         if self._replica is None:
             self._give_up()
@@ -134,7 +131,7 @@ class Applier:
             self.failure = None
 
     def _give_up(self):
-        """Forget the waiting frames, once no thread works. May switch."""
+        """Drop the waiting frames once no thread works. May switch."""
         self._forget()
         while not self._idle.is_set():
             self._idle.wait()
@@ -151,9 +148,7 @@ class Applier:
             self._room.wait()
 
     def flush(self):
-        """Apply and flush all waiting frames. A sync in progress is no hindrance. Returns ``damage``. May
-        switch.
-        """
+        """Apply and flush all waiting frames. Also works during a sync. Returns ``damage``. May switch."""
         while self.failure is None and (
                 self._frames or self._flush_at is not None or not self._idle.is_set()):
             if self._flush_at is not None:
@@ -194,7 +189,6 @@ class Applier:
         return batch
 
     def _turn(self, batch, is_due):
-        """Apply a batch of frames, or flush, or both."""
         if self.failure is not None:
             self._forget()
             return
@@ -236,7 +230,7 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Apply frames, up to a flush. Returns (how many were applied, whether all of them are flushed)."""
+        """Apply frames, up to a flush. Returns (number of applied frames, whether all are flushed)."""
         target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)
@@ -274,7 +268,6 @@ class Applier:
         self.staging = Staging(self._files, self._root, self._past.trusts_disk)
 
     def _open_again(self, former):
-        """Drop the sync, and open the data folder as it was before."""
         self._close()
         swap.finish(self._files, self._root, NOT_CONTENT)  # its links would keep the room of removed files
         self._replica = Replica(self._files, self._root, former.paths)

@@ -1,8 +1,8 @@
-"""Backup: sends a running broker's data folder to gomq-py-ctl, as a leader's to a follower that leaves.
+"""Backup: sends a running broker's data folder to gomq-py-ctl, as a leader sends it to a follower.
 
-Used by node. Each backup has a stream of events, a listener on this machine's loopback, and a secret, all of
-its own; between backups nobody is told of changes. A broker without followers registers its files when a
-backup begins: a thread lists the folder while the broker works.
+Used by ``node``. Each backup has its own stream of changes, listener on the loopback address, and secret.
+Without a running backup, changes are not reported. If the broker has no followers, each backup lists the data
+folder in a thread while the broker works.
 """
 import os
 import time
@@ -33,8 +33,10 @@ NONE, WAITING = "none", "waiting"
 
 
 class Backup:
-    """Serves one copy at a time of the data folder ``root``, whose changes ``files`` reports. ``name``: the
-    broker's own, by which a second backup knows it; ``flush()`` returns once all changes so far are on disk.
+    """Serves one copy at a time of the data folder ``root``. ``files`` reports changes of the folder.
+
+    ``name``: the broker's name, by which the copier recognizes it at the next backup. ``flush()`` returns
+    once all changes so far are on disk.
     """
 
     def __init__(self, root, files, name, flush):
@@ -46,8 +48,8 @@ class Backup:
         self._stream = self._leader = self._watching = None
 
     def begin(self):
-        """Let one copier connect soon. Returns {host, port, secret, id}, all that it needs. Raises
-        ClusterError if a backup is running, or the folder or the system does not allow one. May switch.
+        """Let one copier connect soon. Returns {host, port, secret, id}, all that the copier needs. May
+        switch. Raises ClusterError if a backup is running, or if it cannot begin.
         """
         with self._turn:
             if self._leader is not None and self._leader.links:
@@ -74,7 +76,7 @@ class Backup:
             return {"host": LOOPBACK, "port": leader.port, "secret": secret, "id": self._cluster_id.hex()}
 
     def figures(self):
-        """The state of the backup: none, waiting (for the copier), syncing or streaming; and its bytes."""
+        """The backup's state (none, waiting for the copier, syncing or streaming) and its bytes."""
         links = () if self._leader is None else self._leader.followers
         if not links:
             return {"state": NONE if self._leader is None else WAITING, "done_bytes": 0, "total_bytes": 0}
@@ -83,7 +85,7 @@ class Backup:
             "state": link.state, "done_bytes": link.sync_done_octets, "total_bytes": link.sync_total_octets}
 
     def close(self):
-        """End a running backup, whose copier hears of it. May switch."""
+        """End a running backup, and tell the copier. May switch."""
         with self._turn:
             self._end()
 
@@ -100,7 +102,7 @@ class Backup:
             stream.close()
 
     def _fill(self, register):
-        """Register the files that were there before. Raises DataDirError, OSError. May switch."""
+        """Register the existing files. Raises DataDirError, OSError. May switch."""
         if not register.is_filling:
             return
         for path, is_folder in paced(in_thread(listing, self._root, NOT_CONTENT)):
@@ -109,7 +111,7 @@ class Backup:
         register.is_filling = False
 
     def _watch(self, leader):
-        """End the backup once its copier has left, or has not come."""
+        """End the backup once the copier has left, or after CONNECT_S without a copier."""
         has_come = []
         leader.on_streaming = lambda: has_come.append(True)
         until_s = time.monotonic() + CONNECT_S

@@ -1,9 +1,10 @@
 """Boot keepalives: keep an elected leader's lease alive while it reads its data folder.
 
-Reading a large folder takes seconds or minutes, in which the hub sends no keepalives. Without this module the
-lease would end before the doors are open, and the next leader's, too. A native thread with a hub of its own
-sends the keepalives. The keepalives stop when the process has used less than USED_S of a processor in
-HANGS_S, because its disk hangs.
+Reading a large folder takes seconds or minutes, and the event loop sends no keepalives meanwhile. Without
+this module the lease would end before clients can connect, and the next leader's lease, too.
+
+A native thread with its own event loop sends the keepalives. The thread stops if the process has used less
+than USED_S of a processor in HANGS_S, because then the disk hangs.
 """
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ _sleep = monkey.get_original("time", "sleep")
 
 class BootKeepalives:
     """Renews ``lease`` several times per ``ttl_s`` until ``stop``. ``connect()`` makes a Coordinator in the
-    thread; ``clock``: in seconds.
+    thread. ``clock()``: seconds.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class BootKeepalives:
 
     @property
     def kept(self) -> tuple[float | None, bool]:
-        """Return (time at which the last good keepalive was sent, or None; whether the lease has ended)."""
+        """Result: (time of sending the last successful keepalive or None, whether the lease has ended)."""
         return self._kept_s, self._is_lost
 
     def stop(self) -> None:

@@ -1,10 +1,12 @@
-"""Stream: turns the changes of the leader's files into frames, once for all followers.
+"""Chain: encodes the changes of the leader's files as frames, once for all followers.
 
-Called by storage.disk.replication; used by the links to followers (cluster.leader). Events of one turn of the
-loop go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own
-pace. So a follower that comes back soon needs no sync; for a follower too far behind, the frames are dropped,
-and it must sync. Never blocks, never switches, never raises to the storage. Long appended ranges
-(replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
+Called by storage.disk.replication; used by the links to followers (cluster.leader). The changes of one pass
+of the event loop share a frame, up to FRAME_OCTETS. Each link sends the chained frames at its own pace, so a
+follower that reconnects soon needs no full sync. Frames are dropped for a follower that is too far behind,
+which then needs a full sync.
+
+Never blocks, never switches, never raises to the storage. Long appended ranges (replication.Range) are read
+when the first link needs them, in pieces of PIECE_OCTETS.
 """
 import time
 
@@ -21,7 +23,7 @@ ENTRY_OCTETS = 300  # memory of a frame besides its octets
 
 
 class Chain:
-    """State that the entries of one chain share. ``is_dropped``: all entries are dropped."""
+    """Flag that the entries of one chain share. ``is_dropped``: all these entries are dropped."""
 
     __slots__ = ("is_dropped",)
 
@@ -37,8 +39,8 @@ class Entry:
 
         position     of the last whole event in this frame or before
         is_whole     whether the frame ends with that event
-        end          octets of events until the end of this frame, since the leader's boot
-        made         the same, as octets of frames
+        end          bytes of events until the end of this frame, since the leader's boot
+        made         the same, as bytes of frames
         told_s       time of the frame
         next         the following Entry or None
     """
@@ -60,28 +62,28 @@ class Entry:
 
     @property
     def is_dropped(self):
-        """Whether the frames behind this one are gone."""
+        """Whether the frames after this one are gone."""
         return self._chain.is_dropped
 
     @property
     def unread(self):
-        """Octets of a range that are still to be read."""
+        """Number of bytes of a range that are still to be read."""
         return 0 if self._piece is None else self._piece.count
 
     def drop(self):
-        """Forget the frame's octets."""
+        """Release the frame's bytes."""
         piece, self._octets, self._piece, self.cost = self._piece, b"", None, 0
         if piece is not None:
             piece.content.drop()
 
     def cut(self):
-        """Forget the frames behind this one. Returns the next Entry, or None."""
+        """Unlink the frames after this one. Returns the next Entry, or None."""
         after, self.next, self._chain = self.next, None, _DROPPED
         return after
 
 
 class Piece:
-    """``count`` octets of a long range."""
+    """A part of a long range: ``count`` bytes from ``start``."""
 
     __slots__ = ("content", "file_id", "start", "count")
 
@@ -93,8 +95,8 @@ class Piece:
 
 
 class Room:
-    """A buffer for payloads: the first ``filled`` octets are of the frame that is not closed, and from
-    FRAME_OCTETS on there is room for a piece of a long range.
+    """A buffer for payloads. The first ``filled`` bytes belong to the open frame. From FRAME_OCTETS on, the
+    buffer has space for a piece of a long range.
     """
 
     __slots__ = ("octets", "filled")
@@ -104,13 +106,12 @@ class Room:
         self.filled = 0
 
     def put(self, operation):
-        """Put an operation behind the others."""
         end = self.filled + len(operation)
         self.octets[self.filled:end] = operation
         self.filled = end
 
     def put_written(self, file_id, file, start, end):
-        """Put a range of a file behind the others: at most PIECE_OCTETS."""
+        """Append a range of a file, of at most PIECE_OCTETS."""
         at = self.filled + events.WRITTEN_OVERHEAD
         with memoryview(self.octets)[at:] as room:
             count = file.read_into(room, start, end)
@@ -118,7 +119,7 @@ class Room:
         self.filled = at + count
 
     def put_piece(self, piece):
-        """Put a Piece to FRAME_OCTETS. Returns the end of its operation."""
+        """Write a Piece at FRAME_OCTETS. Returns the operation's end. Raises EOFError for a short file."""
         at = events.put_written(self.octets, FRAME_OCTETS, piece.file_id, piece.start, piece.count)
         with memoryview(self.octets)[at:at + piece.count] as room:
             count = piece.content.take_into(room)
@@ -127,7 +128,7 @@ class Room:
         return at + count
 
     def frame(self, start, end, epoch, position):
-        """A frame whose payload is [start, end)."""
+        """An encoded EVENTS frame whose payload is ``octets[start:end]``."""
         with memoryview(self.octets)[start:end] as payload:
             return frames.encode(
                 frames.EVENTS, payload, epoch, position, compress=end - start >= COMPRESSED_OCTETS)

@@ -1,9 +1,9 @@
-"""Coordination: a node's loop in an elected cluster: reads etcd, carries out the Elector's decisions.
+"""Coordination: a node's loop in an elected cluster. Reads etcd and carries out the Elector's decisions.
 
 Uses ``core`` and a Coordinator (etcd). Calls the Member: the part of the node that owns the data folder, the
-follower and the broker. A fault of etcd only costs time: a follower goes on, and a leader goes on until the
-deadline of its lease. The loop waits for a Member's methods, so none may take long while this node leads;
-keepalives have a greenlet of their own.
+follower and the broker. An etcd failure only costs time: a follower continues, and a leader continues until
+its lease's deadline. The loop waits for the Member's methods, so none may take long while this node leads.
+Keepalives have their own greenlet.
 """
 import contextlib
 import os
@@ -52,14 +52,14 @@ REGISTER_S = 60.0
 
 
 class Coordination:
-    """Runs one node's part in the cluster. ``node``: its id in hex; ``name``, ``address``: for other nodes.
+    """Runs one node's part in the cluster. ``node``: its id in hex. ``name``, ``address``: for other nodes.
 
         settings      the result of shared_settings.told()
-        secret        the secret read from etcd; empty: the settings have it
+        secret        the secret read from etcd; empty if the settings have it
         decision      the last decision
         leadership    the Leadership of a leader, else None
         view          the last View, or None
-        error         the last fault of etcd, "" when it answers
+        error         the last etcd failure, "" when etcd answers
     """
 
     def __init__(
@@ -92,37 +92,39 @@ class Coordination:
     # life
 
     def start(self) -> None:
-        """Begin to read etcd, and to carry out decisions."""
+        """Start the greenlets that read etcd, carry out decisions, and send keepalives."""
         for function, name in ((self._run, "decides"), (self._keep_alive, "keepalives")):
             greenlet = gevent.spawn(function)
             greenlet.name = f"cluster: {name}"
             self._greenlets.append(greenlet)
 
     def look(self) -> None:
-        """Read etcd again, and decide, at once."""
+        """Wake the loop to read etcd and decide at once."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good. The lease is revoked, so that another node can be elected at once. May switch."""
+        """Stop for good, and revoke the lease, so that another node can be elected at once. May switch."""
         # ``decision`` and ``leadership`` stay as they are.
         self._end()
         self._forget_lease()
 
     def resign(self, reason: str, stays: bool = False) -> None:
-        """Stop leading, so that another node is elected at once. ``stays``: keep the links to followers until
-        then: a follower with a link to this node lets nodes without one be elected first. May switch.
+        """Stop leading, so that another node is elected at once. May switch.
+
+        ``stays``: keep the links to followers until a successor is elected. Followers with a link to this
+        node then let other nodes be elected first.
         """
         if not self._has_ended:
             self._depose(reason, stays)
 
     def hand_over(self) -> None:
-        """Stop leading before this node ends, so that another node is elected meanwhile. May switch."""
+        """Stop leading before the node shuts down, so that another node is elected meanwhile. May switch."""
         if not self._has_ended:
             self._cease()
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
-        """Change the cluster's keys for an operator by ``what``, a function of core.overrides. Raises
-        NotPossible, CoordinatorError, Unanswered. May switch.
+        """Change the cluster's keys for an operator. ``what``: a function of core.overrides. May switch.
+        Raises NotPossible, CoordinatorError, Unanswered.
         """
         folder = self._member.folder
         transaction = what(self._coordinator.read(), self._node, folder.cluster, folder.epoch)
@@ -132,9 +134,7 @@ class Coordination:
         self.look()
 
     def is_gone(self, address: str) -> None:
-        """Delete the key ``leader``, because no process listens at its address, so that a new leader is
-        elected at once. May switch.
-        """
+        """Delete the key ``leader``, because no process listens at that address any more. May switch."""
         # Refusals says how often at most. Does nothing unless this node is in sync, since it could not lead;
         # nor while the leader has not raised its own epoch in ``isr``: it still reads its folder and does not
         # listen yet, as any successor would.
@@ -158,21 +158,21 @@ class Coordination:
 
     @property
     def revision(self) -> int:
-        """Create revision of ``leader`` in the present election of this node; 0 for none."""
+        """Create revision of the key ``leader`` in this node's present election; 0 if there is none."""
         return self._revision
 
     @property
     def differences(self) -> list[Difference]:
-        """Differences between the settings of other nodes and this leader's."""
+        """Settings in which other nodes differ from this leader."""
         return self._warner.found
 
     @property
     def lease_id(self) -> int:
-        """The id of the present lease; 0: none."""
+        """The id of the present lease, or 0."""
         return self._lease_id
 
     def kept_alive(self, lease_id: int, sent_s: float | None, is_lost: bool) -> None:
-        """Note a keepalive that boot_keepalives sent for a lease of this node, perhaps an earlier lease."""
+        """Note a keepalive that boot_keepalives sent for a present or earlier lease of this node."""
         if lease_id == self._lease_id:
             if sent_s is not None:
                 self._lease.answered(sent_s, True)
@@ -214,7 +214,7 @@ class Coordination:
                 self._warner.look(view.nodes)
 
     def _register(self, view: Any) -> None:
-        """Write this node's name, address and settings, and the secret, if etcd lacks them."""
+        """Write this node's name, address and settings, and the cluster's secret, if etcd lacks them."""
         # Without the secret a node that starts would make another one, and be refused by all that run.
         kept, missing = view.nodes.get(self._node), []
         is_due = self._clock() >= self._registered_s + REGISTER_S
@@ -281,7 +281,7 @@ class Coordination:
         return self._outcome(transaction)
 
     def _outcome(self, transaction: Transaction) -> Decision | None:
-        """Send a transaction. Returns the decision on the View in its outcome, or None."""
+        """Send a transaction. Returns the decision that follows from its outcome, or None."""
         since = self._elector.revision
         try:
             outcome: Outcome = self._coordinator.transact(transaction)
@@ -300,7 +300,7 @@ class Coordination:
         self._quiet.warning("etcd", "etcd: %s", error)
 
     def _say(self, reason: str) -> None:
-        """Log why nothing is done, unless this reason was logged last."""
+        """Log why nothing is done, unless the last log entry has the same reason."""
         if reason != self._said and reason:
             LOG.warning("%s", reason)
         self._said = reason
@@ -308,7 +308,7 @@ class Coordination:
     # the lease
 
     def _take_lease(self) -> bool:
-        """Take a lease if there is none alive. Returns False if etcd grants none now."""
+        """Get a new lease if there is no live lease. Returns False if etcd grants none now."""
         if self._lease_id and not self._lease.is_past(self._clock()):
             self._keep_alive_once(self._lease, self._lease_id)  # etcd may have ended it meanwhile
             if self._lease_id:
@@ -326,7 +326,7 @@ class Coordination:
         return True
 
     def _forget_lease(self) -> None:
-        """End the lease; etcd then deletes ``leader``, if it is this node's. May switch."""
+        """Revoke the lease. If this node leads, etcd then deletes the key ``leader``. May switch."""
         lease_id, self._lease_id = self._lease_id, 0
         self._elector.lease = 0
         self._lease = Lease(self._lease.ttl_s)
@@ -346,7 +346,6 @@ class Coordination:
             gevent.sleep(EVERY * self._lease.ttl_s / 4)
 
     def _may_keep_alive(self) -> bool:
-        """Whether it is time for a keepalive, and this node is fit to lead."""
         # Past the deadline etcd has to answer a read first: where its answers are lost and requests are not,
         # keepalives would hold the leadership of a node that is fenced.
         now_s = self._clock()
@@ -410,12 +409,12 @@ class Coordination:
             leadership.know(True)
 
     def _former(self, node: str) -> tuple[str, tuple[str, int]] | None:
-        """The former leader's id, with its address if known."""
+        """Return (id, (host, port)) of the former leader; None if the address is unknown."""
         record = decoded(self.view.nodes.get(node), NodeRecord.decode)
         return None if record is None else (node, address_of(record.address))
 
     def _mend(self, transaction: Transaction) -> None:
-        """Write this leader's own record again. May switch."""
+        """Write this leader's own ``leader`` record again. May switch."""
         self._quiet.warning(
             "leader", "`leader` in etcd was written by somebody else: this leader writes its own again")
         try:
@@ -430,7 +429,7 @@ class Coordination:
         self._member.deposed(reason)
 
     def _cease(self, stays: bool = False) -> None:
-        """Confirm and deliver nothing any more, and let another node be elected. May switch."""
+        """Stop confirming and delivering, and let another node be elected. May switch."""
         self._end()
         if self.leadership is not None:
             self.leadership.end()
@@ -441,7 +440,7 @@ class Coordination:
             self._wait_for_successor()
 
     def _wait_for_successor(self) -> None:
-        """Wait until etcd names a leader. May switch."""
+        """Wait until etcd names a leader, for at most SUCCESSOR_S. May switch."""
         with gevent.Timeout(SUCCESSOR_S, False):
             while True:
                 with contextlib.suppress(Unanswered, CoordinatorError):

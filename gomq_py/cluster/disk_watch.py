@@ -1,7 +1,7 @@
-"""Disk watch: finds out whether a flush, or the broker's check of its file system, hangs.
+"""Disk watch: detects that a flush, or the broker's check of its file system, hangs.
 
-A leader whose disk hangs sends no more keepalives, so that another node is elected. Otherwise it would lead
-for ever, because the hub goes on, but serve no client.
+A leader with a hanging disk sends no more keepalives, so that another node is elected. Otherwise it would
+lead forever without serving any client, because its event loop still runs.
 """
 import time
 from typing import Any
@@ -21,11 +21,9 @@ class DiskWatch:
         self._since_s = 0.0
 
     def watch_flushes(self, group_commit: Any) -> None:
-        """Watch the flushes of a GroupCommit."""
         self._flushes = group_commit
 
     def watch_probe(self, resource_watch: Any) -> None:
-        """Watch a ResourceWatch's looks at the disk."""
         self._probe = resource_watch
 
     @property
@@ -34,8 +32,8 @@ class DiskWatch:
         return self._flushes is not None and self._flushes.has_failed
 
     def hangs(self) -> bool:
-        """Whether anything hangs. Must be called every few seconds, because a flush counts from the first
-        call during it.
+        """Whether a flush or a disk check hangs. Must be called every few seconds. The duration of a flush
+        counts from the first call during that flush.
         """
         return self._probe is not None and self._probe.is_silent or self._is_flush_late()
 

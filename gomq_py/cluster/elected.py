@@ -1,7 +1,7 @@
 """Elected membership: a node's part in a cluster that elects its leader (``enabled`` of [clustering]).
 
-Used by node, in place of membership. The node begins as a follower. The coordination reads from etcd which
-node leads, and calls the Member defined here.
+Used by ``node``, in place of ``membership``. The node begins as a follower. The coordination reads from etcd
+which node leads, and calls the Member defined here.
 """
 import contextlib
 import os
@@ -56,8 +56,8 @@ HANDS_OVER = "damage was found in this data folder, and another member of the in
 
 
 class ElectedMembership:
-    """One object per Node. ``connect()`` makes a Coordinator; None: a client of the etcd that the settings
-    name.
+    """A node's membership in an elected cluster; one object per Node. ``connect()`` makes a Coordinator.
+    Default: a client of the etcd that the settings name.
     """
 
     def __init__(self, settings: Settings, connect: Callable[[], Any] | None = None):
@@ -90,13 +90,13 @@ class ElectedMembership:
 
     @property
     def replicators(self) -> tuple[Replicator, ...]:
-        """The replicators to which the node's Files report changes."""
+        """The replicators that get the changes of the node's files."""
         return (self._stream,)
 
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Return True: the node always begins as a follower."""
+        """True: the node always begins as a follower."""
         return True
 
     def follow(self, root: str) -> None:
@@ -114,8 +114,8 @@ class ElectedMembership:
         self._coordinator = self._connect()
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
-        """Begin to look for the cluster. ``on_elected()`` makes the node a leader, ``on_deposed(reason)``
-        restarts it as a follower; both return at once.
+        """Begin to look for the cluster. Both callbacks return at once. ``on_elected()`` makes the node a
+        leader. ``on_deposed(reason)`` restarts it as a follower.
         """
         self._callbacks = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
@@ -138,7 +138,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret in etcd, which is first written there if missing. Waits for etcd. May switch."""
+        """The secret in etcd, written first if missing. Waits for etcd. May switch."""
         while True:
             try:
                 kept = self._coordinator.read().secret
@@ -157,7 +157,7 @@ class ElectedMembership:
             gevent.sleep(RETRY_S)
 
     def forwarder(self, hub: Any) -> Any:
-        """The Forwarder of this follower, in the node's ``hub``."""
+        """A Forwarder for this follower, on the event loop ``hub``."""
         # imported here: a leader has none
         from gomq_py.cluster.forwarding import Forwarder
         self._forwarder = Forwarder(
@@ -167,12 +167,12 @@ class ElectedMembership:
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Return why a follower cannot be promoted by hand in a cluster that elects its leader."""
+        """Reason why a follower cannot be promoted by hand: this cluster elects its leader."""
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower; what it has received is on disk then. Other followers of the former leader can
-        go on with this node: ``register`` keeps the leader's ids. Raises OSError. May switch.
+        """Stop the Follower; all received changes are on disk then. Raises OSError. May switch. ``register``
+        keeps the former leader's file ids, so that other followers can resume with this node.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -185,11 +185,10 @@ class ElectedMembership:
                 register.go_on(ids, former.position)
                 self._stream.succeed(former, self._file.identity.epoch)
 
-    # the coordination's Member
+    # the coordination's Member (cluster.member)
 
     @property
     def folder(self) -> Folder:
-        """The data folder's state now."""
         identity = self._file.identity
         cluster = "" if identity.cluster_id == NO_ID else identity.cluster_id.hex()
         is_whole = identity.is_whole and (self._follower is None or self._follower.damage is None)
@@ -198,15 +197,12 @@ class ElectedMembership:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the followed leader has sent something within the last second."""
         return self._follower is not None and self._follower.hears_leader
 
     def hangs(self) -> bool:
-        """Whether a flush or a check of the disk has hung so long that another node must lead."""
         return self._disk.hangs()
 
     def follow_leader(self, address: str) -> str:
-        """Follow the leader at "host:port". Returns why that is impossible, or "". May switch."""
         if self._follower is None:
             return "this node is about to lead"
         if self.folder.cluster == "" and not self._was_empty:
@@ -221,9 +217,6 @@ class ElectedMembership:
         return ""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all received changes. Returns whether the folder has all of
-        them. May switch.
-        """
         if self._follower is None:
             return True
         self._set_leader(None)
@@ -234,21 +227,15 @@ class ElectedMembership:
         return failure is None
 
     def take(self, cluster: str, epoch: int) -> None:
-        """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError. May switch."""
         self._file.take(bytes.fromhex(cluster), epoch, "" if self._settings.sync else this_boot())
 
     def note(self, position: int) -> None:
-        """Note in the folder, and flush, that it has this leader's changes up to a position. Raises OSError.
-        May switch.
-        """
         self._file.change(position=position, doubted=self._doubted())
 
     def _doubted(self) -> str:
-        """Identity.doubted as it is now."""
         return this_boot() if self._disk.has_failed else self._file.identity.doubted
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
-        """Have the node lead."""
         self._is_first = is_first
         coordination = self._coordination
         assert coordination is not None
@@ -258,17 +245,14 @@ class ElectedMembership:
         on_elected()
 
     def lead_on(self, epoch: int) -> None:
-        """Serve followers in a higher epoch."""
         if self._serving is not None:
             self._serving.leader.lead_on(epoch)
 
     def end_links(self) -> None:
-        """Send followers the changes up to now, and close their connections. May switch."""
         if self._serving is not None:
             self._serving.close()
 
     def deposed(self, reason: str) -> None:
-        """Have the node restart as a follower."""
         self._reason = reason
         _, on_deposed = self._callbacks
         on_deposed(reason)
@@ -281,17 +265,17 @@ class ElectedMembership:
             identities.check_content(root, False)
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Note the opened folder's register. ``damage_count()``: number of damages found in this run."""
+        """Keep the register of the opened folder. ``damage_count()``: number of damages found in this run."""
         self._register = register
         self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
-        """Make Durability call back only once the followers in sync have the changes."""
+        """Make Durability call back only once the in-sync followers have the changes."""
         durability.add(self._acknowledger)
         self._disk.watch_flushes(durability.disk)
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
-        """Serve followers, and wait until doors may open. Raises BindError, OSError. May switch."""
+        """Serve followers, and wait until clients may connect. Raises BindError, OSError. May switch."""
         settings, coordination, identity = self._settings, self._coordination, self._file.identity
         assert coordination is not None and coordination.leadership is not None
         coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
@@ -310,15 +294,15 @@ class ElectedMembership:
         serving.opened.wait()
 
     def opened(self) -> None:
-        """Leave keepalives to the hub, because all doors are open."""
+        """Send keepalives from the event loop from now on, because all listeners are open."""
         # The hub has not turned much until now.
         self._keepalives.stop()
         if self._coordination is not None:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Before an orderly end, wait until every node in sync has all changes, and let one of these lead
-        while this node closes. A leader that is fenced or alone does not wait. May switch.
+        """Before a shutdown, wait until every in-sync node has all changes, then let one lead. May switch.
+        Does not wait if no other node is in sync, or if this node may not lead any more.
         """
         if self._serving is not None and self._coordination is not None:
             with contextlib.suppress(ClusterError):
@@ -330,7 +314,7 @@ class ElectedMembership:
         """Carry out an operator's request. Raises ClusterError, OSError. May switch.
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
-        core.overrides. "transfer_leadership": let ``node`` lead, or any other node in sync if it is empty.
+        core.overrides. "transfer_leadership": let ``node`` lead; if empty, any other in-sync node.
         "forget_node": see administration.forget; ``node``: the other's name, address or id.
         """
         if what == "accept_damage":
@@ -369,8 +353,8 @@ class ElectedMembership:
         greenlet.name = "cluster: resigns"
 
     def _found_damage(self, what: str) -> bool:
-        """Let another node in sync lead, because ``what`` is damaged. Returns whether the running sync must
-        end. Raises OSError. May switch.
+        """Let another in-sync node lead, because ``what`` is damaged. Raises OSError. May switch. Returns
+        whether the running sync must end.
         """
         # A follower's copy may be sound.
         if self._damage.is_accepted:
@@ -382,13 +366,12 @@ class ElectedMembership:
         return True
 
     def _hand_over(self) -> None:
-        """Let another member lead, if the cluster has one."""
         # Damage was found here.
         if self._coordination is not None and self._serving is not None and self._serving.has_others:
             gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
 
     def _why_no_sync(self) -> str:
-        """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch."""
         was_damaged = self._file.identity.damaged
         self._damage.note()
         if self._file.identity.damaged and not was_damaged:
@@ -399,7 +382,7 @@ class ElectedMembership:
 
     @property
     def listeners(self) -> list[Any]:
-        """The listener for followers, in a list; an empty list if there is none."""
+        """The listener for followers, in a list that may be empty."""
         return [] if self._serving is None else [self._serving.leader.listener]
 
     def figures(self) -> dict[str, Any]:
@@ -431,8 +414,7 @@ class ElectedMembership:
             "fenced": serving.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
-        """Stop serving followers, or following, and let another node lead. May be called again. May switch.
-        """
+        """Stop serving or following, and let another node lead. May be called again. May switch."""
         if self._beginning is not None:
             self._beginning.kill()
         if self._keepalives is not None:
@@ -452,7 +434,7 @@ class ElectedMembership:
             self._note_end()
 
     def _note_end(self) -> None:
-        """Note an orderly end: if the machine is then stopped in order, nothing is lost."""
+        """Note an orderly shutdown, after a flush of all files if the broker does not flush."""
         unflushed = self._file.identity.unflushed
         try:
             if unflushed == this_boot() and CAN_FLUSH_FILE_SYSTEMS:
@@ -475,7 +457,6 @@ class ElectedMembership:
             self._forwarder.leader_changed()
 
     def _leader_is_gone(self, address: tuple[str, int]) -> None:
-        """Have the coordination look for a new leader: no process listens at the present leader's address."""
         if self._coordination is not None:
             gevent.spawn(self._coordination.is_gone, format_address(address)).name = "cluster: no leader"
 
@@ -487,7 +468,7 @@ def _client_of_etcd(settings: Settings) -> Any:
 
 
 def advertised(settings: Settings) -> str:
-    """ "host:port" at which others reach this node's cluster port. Raises ClusterError."""
+    """Address "host:port" at which others reach this node's cluster port. Raises ClusterError."""
     given = settings.advertised_uri.rpartition("://")[2].rstrip("/")
     if not given:
         if not settings.clustering_port:

@@ -1,6 +1,6 @@
 """Folder damage: notes in ``.cluster`` that damage was found in a leader's data folder.
 
-No follower syncs from such a folder, until an operator accepts the damage.
+No follower syncs from such a folder until an operator accepts the damage.
 """
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ DAMAGED = (
 
 class FolderDamage:
     """Damage of the data folder whose ``.cluster`` is ``file``. ``count()``: number of damages found in this
-    run. ``is_accepted``: whether an operator has accepted the damage.
+    run. ``is_accepted``: an operator has accepted the damage.
     """
 
     def __init__(self, file: IdentityFile, count: Callable[[], int]):
@@ -25,7 +25,7 @@ class FolderDamage:
         self._is_found = self.is_accepted = False
 
     def note(self) -> None:
-        """Write down the damage known now. Raises OSError. May switch."""
+        """Write known damage into ``.cluster``. Raises OSError. May switch."""
         if self._is_found or self._count() > self._accepted_count:
             self._file.change(damaged=True)
 
@@ -36,14 +36,14 @@ class FolderDamage:
         self.note()
 
     def accept(self) -> None:
-        """Note that all damage up to now is accepted. Raises OSError. May switch."""
+        """Note that all present damage is accepted. Raises OSError. May switch."""
         self._accepted_count = self._count()
         self._is_found, self.is_accepted = False, True
         self._file.change(damaged=False)
 
 
 def why_no_sync(identity: Identity, remedy: str) -> str:
-    """Why no follower may sync from the folder with this Identity, or "". ``remedy``: how to make the
-    follower the leader, as text.
+    """Reason why no follower may sync from the folder with this Identity, or "". ``remedy``: text on how to
+    make the follower the leader.
     """
     return DAMAGED.format(remedy) if identity.damaged else ""

@@ -1,11 +1,11 @@
 """Follower: keeps a data folder equal to a leader's.
 
 Connects to the leader's cluster port, logs in, and passes the leader's events to the applier, which writes
-them in a thread. If the leader has dropped the events behind the follower's position, a sync comes first.
-After a fault of the connection the follower connects again; after a fault of the folder it syncs again.
+them in a thread. If the leader has dropped events that the follower needs, a full sync comes first. After a
+network failure the follower reconnects; after a failure of its folder it syncs again.
 
-Another node may become the leader at any time (``follow``). A leader's epoch is in the folder's identity, on
-disk, before the follower acknowledges anything to that leader.
+Another node may become the leader at any time (``follow``). The follower writes a leader's epoch to the
+folder's identity, on disk, before it acknowledges anything to that leader.
 """
 import time
 from collections import deque
@@ -55,9 +55,9 @@ HEARS_S = 1.0
 class Status(NamedTuple):
     """The state of a Follower.
 
-        lag_octets      received and not applied
+        lag_octets      bytes received and not applied
         lag_s           age of the oldest event that is not on this disk
-        error           text of the last fault, empty while the follower streams
+        error           text of the last failure, empty while the follower streams
         clock_skew_s    this clock minus the leader's; None before the first heartbeat
     """
     state: str
@@ -73,11 +73,11 @@ class Status(NamedTuple):
 
 class Follower:
     """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
-    An empty ``host``: no leader, until ``follow`` is called.
 
-    ``files`` has no replicators; ``file`` is the folder's ``.cluster``, with the Identity of
-    identity.of_follower; ``tls``: a client's ``gevent.ssl.SSLContext``, or None (the standard library's would
-    block the hub).
+    ``host``: empty without a leader, until ``follow`` is called. ``files`` has no replicators. ``file``: the
+    folder's ``.cluster``, with the Identity of identity.of_follower. ``tls``: a client's
+    ``gevent.ssl.SSLContext``, or None; the standard library's class would block the event loop.
+
     ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
     refuses a connection (ECONNREFUSED).
 
@@ -117,16 +117,17 @@ class Follower:
         self._skews_s: deque = deque(maxlen=SKEWS)
 
     def start(self) -> None:
-        """Begin to follow."""
         self._seek()
         self._applier.start()
         self._greenlet = gevent.spawn(self._run)
         self._greenlet.name = "cluster: follows"
 
     def stop(self) -> Exception | None:
-        """End the connection, apply and flush all received changes, and close the files. An unfinished sync
-        is dropped. Returns None, or the exception after which the folder may lack changes: then the node must
-        not be promoted. May switch.
+        """Disconnect, apply and flush all received changes, and close the files. Drops an unfinished sync.
+        May switch.
+
+        Returns None, or the exception after which the folder may lack changes. Such a node must not be
+        promoted.
         """
         self._is_stopping = True
         self._again.set()
@@ -142,9 +143,10 @@ class Follower:
         return self._applier.damage
 
     def follow(self, address: tuple[str, int] | None) -> None:
-        """Follow the leader at ``address``, (host, port), from now on; None: no leader. At the return, a
-        connection to another address has ended. Received changes stay, and a leader of the same run goes on
-        behind them. May switch.
+        """Follow the leader at ``address``, (host, port), from now on; None: no leader. May switch.
+
+        Ends a connection to another address before it returns. Received changes stay, and a leader of the
+        same run continues after them.
         """
         if address == self._address:
             return
@@ -155,27 +157,27 @@ class Follower:
         self._again.set()
 
     def flush(self) -> Exception | None:
-        """Apply and flush all received changes, before a campaign and after ``follow(None)``. An unfinished
-        sync changes nothing. Returns None, or the exception after which the folder may lack changes. May
-        switch.
+        """Apply and flush all received changes. An unfinished sync changes nothing. May switch.
+
+        Called before a campaign and after ``follow(None)``. Returns None, or the exception after which the
+        folder may lack changes.
         """
         return self._applier.flush()
 
     @property
     def identity(self) -> Identity:
-        """The folder's identity."""
         return self._file.identity
 
     @property
     def damage(self) -> Exception | None:
-        """The exception after which the folder may lack received changes on the disk; None if it has all."""
+        """The exception after which received changes may be missing on disk; None if all are there."""
         # It has them again once a sync was swapped in.
         return self._applier.damage
 
     @property
     def former_run(self) -> FormerRun | None:
-        """After ``stop``: the FormerRun with which a leader of this folder can serve other followers without
-        a sync; None if that is impossible.
+        """The FormerRun with which this folder's leader can serve other followers without a full sync, or
+        None. Call after ``stop``.
         """
         former = self._applier.former
         if former is None or not former.is_exact or self._run_id == NO_ID:
@@ -190,19 +192,16 @@ class Follower:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the data folder is one whole state of the leader: a sync was swapped in, by this or an
-        earlier process.
-        """
+        """Whether the data folder is a complete state of the leader, from this or an earlier process."""
         return self.identity.cluster_id != NO_ID
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a newer state of the data folder is being received; ``stop`` drops it."""
+        """Whether a full sync is being received. ``stop`` drops it."""
         return self._applier.staging is not None
 
     @property
     def status(self) -> Status:
-        """The figures at this moment."""
         self._forget_heard()
         return Status(
             self._state, self._shown, self._applier.received, self._applier.flushed,
@@ -279,14 +278,13 @@ class Follower:
         return made if isinstance(made, Link) else None  # a GreenletExit
 
     def _hang_up(self) -> None:
-        """End the connection, or the attempt to connect, soon. May switch."""
+        """End the connection, or the attempt to connect. May switch."""
         if self._connecting is not None:
             self._connecting.kill()
         if self._link is not None:
             self._link.close()
 
     def _note_identity(self) -> None:
-        """Note that a sync was swapped in."""
         if self._applier.identity is not None:
             self._file.identity, self._applier.identity = self._applier.identity, None
             self._run_id, self._former_runs = self._next_run_id, {}
@@ -327,8 +325,8 @@ class Follower:
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
     def _go_on_in(self, run: bytes) -> None:
-        """Go on in the run of a leader that was a follower of the same former leader. Raises LoginRefused if
-        this copy is not exact, and so may differ from the leader's folder. May switch.
+        """Continue in the run of a new leader that followed the same former leader. May switch. Raises
+        LoginRefused if this copy is not exact, because then it may differ from the leader's folder.
         """
         self._applier.flush()
         former = self._applier.former
@@ -339,13 +337,13 @@ class Follower:
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
     def _raise_epoch(self, epoch: int, counts_received: bool) -> None:
-        """Save the epoch of a leader that goes on in a higher epoch. Raises OSError. May switch."""
+        """Save the epoch of a leader that continues in a higher epoch. Raises OSError. May switch."""
         if epoch > self.identity.epoch:
             unflushed = this_boot() if counts_received else self.identity.unflushed
             self._file.change(epoch=epoch, position=0, unflushed=unflushed)
 
     def _note_position(self) -> None:
-        """Note now and then how far the folder is. Raises OSError. May switch."""
+        """Save the folder's flushed position, at most once per NOTE_S. Raises OSError. May switch."""
         position = self._applier.flushed
         if position > self.identity.position and time.monotonic() >= self._noted_s + NOTE_S:
             self._noted_s = time.monotonic()
@@ -380,7 +378,6 @@ class Follower:
     # lag, clocks
 
     def _compare_clocks(self, leader_ns: int | None) -> None:
-        """Note the difference of the clocks."""
         # It includes the heartbeat's way, so the least one counts.
         if leader_ns is not None:
             self._skews_s.append((time.time_ns() - leader_ns) / 1e9)
@@ -448,7 +445,7 @@ class Follower:
 
 
 def _attempt(address: tuple[str, int], tls: Any) -> Any:
-    """Make a Link. Returns the Link, or the Exception. May switch."""
+    """Make a Link. Returns the Link, or the exception. May switch."""
     # gevent would print the exception.
     try:
         return Link(address, tls)

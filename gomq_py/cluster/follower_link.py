@@ -1,9 +1,9 @@
 """Follower link: the leader's connection to one follower that has logged in.
 
-Used by cluster.leader; uses the stream and a sync source. Of its greenlets one reads ACK and HASHES, one
-sends, one checks the clock, and one runs the sync if needed. A link sends the chain of the stream and,
-between two entries, the frames of the sync that belong there. A fault ends this link only; the follower gets
-its text (REFUSED).
+Used by cluster.leader; uses the stream and a sync source. One greenlet reads ACK and HASHES, one sends, one
+checks the clock, and one runs the sync if needed. A link sends the chain of the stream and, between two
+entries, the frames of the sync that belong there. A failure ends this link only; the follower gets its text
+(REFUSED).
 """
 import contextlib
 import time
@@ -49,11 +49,11 @@ MUST_SYNC = "must begin with a sync"
 
 
 class LinkError(Exception):
-    """The link must end; the text says why."""
+    """The link must end. The text says why."""
 
 
 class FollowerLeaves(LinkError):
-    """The follower ends the link: its folder cannot take the changes."""
+    """The follower ends the link, because its folder cannot take the changes."""
 
 
 class LinkClosed(LinkError):
@@ -61,11 +61,8 @@ class LinkClosed(LinkError):
 
 
 class FollowerFigures(NamedTuple):
-    """A follower as operators see it.
-
-        received, flushed    positions that it has acknowledged
-        lag_octets           octets of events that it has not flushed
-        lag_s                age of the oldest of these events
+    """A follower's state for operators. received, flushed positions that it has acknowledged lag_octets bytes
+    of events that it has not flushed lag_s age of the oldest of these events
     """
 
     node_id: str
@@ -81,10 +78,10 @@ class FollowerFigures(NamedTuple):
 
 
 class FollowerLink:
-    """A connection to a follower that has logged in in ``epoch``.
+    """A connection to a follower that has logged in, in the leader's ``epoch``.
 
     ``acked``: the follower's last Ack. ``place``: the Entry of the chain up to which the follower has
-    flushed; None: before the end of its sync.
+    flushed; None before the end of its sync.
     """
 
     def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
@@ -116,8 +113,10 @@ class FollowerLink:
         return f"follower {self.hello.name!r} at {self.address}"
 
     def run(self, root, register, turn, found_damage):
-        """Serve the follower until its end. ``root``: the data folder. ``found_damage``: see SyncSource.
-        Raises LinkError, FrameError, MessageError, SyncError, OSError, or a fault. May switch.
+        """Serve the follower until the link ends. May switch.
+
+        ``root``: the data folder. ``found_damage``: see SyncSource. Raises LinkError, FrameError,
+        MessageError, SyncError, OSError, or an unexpected exception.
         """
         self._stream.attach()
         self._stream.wakes.add(self._wake.set)
@@ -138,38 +137,35 @@ class FollowerLink:
             self._queue = SyncQueue()
 
     def end(self, error):
-        """End the link: run() raises ``error``, and the follower gets its text."""
+        """End the link: ``run`` raises ``error``, and the follower gets its text."""
         if not self._ended.is_set():
             self._error = error
             self._ended.set()
 
     def finish(self):
-        """End the link with a LinkClosed once all events put so far are sent."""
+        """End the link with LinkClosed once all present events are sent."""
         self._farewell = LinkClosed("the leader closes")
         self._wake.set()
 
     @property
     def is_alive(self):
-        """Whether the follower has sent something lately."""
+        """Whether the follower has sent something within ALIVE_S."""
         return not self._ended.is_set() and time.monotonic() < self._heard_s + ALIVE_S
 
     @property
     def node(self):
-        """The follower's id in hex."""
         return self.hello.node_id.hex()
 
     @property
     def is_over(self):
-        """Whether the link is ending."""
         return self._ended.is_set()
 
     @property
     def is_streaming(self):
-        """Whether the follower has acknowledged a whole state in this epoch, and so needs no sync."""
+        """Whether the follower has acknowledged a complete state in this epoch, and so needs no sync."""
         return self._synced_position is not None and self.acked.flushed >= self._synced_position
 
     def figures(self):
-        """The FollowerFigures now."""
         source = self._source
         now_s = time.monotonic()
         return FollowerFigures(
@@ -193,7 +189,7 @@ class FollowerLink:
                 gevent.sleep(rest_s)
 
     def _take_frames(self):
-        """Handle the received frames. Returns how long to rest then. May switch."""
+        """Handle the received frames. Returns the seconds to rest afterwards. May switch."""
         rest_s = 0.0
         self._clock.begin()
         while (frame := self._reader.next()) is not None:
@@ -257,7 +253,7 @@ class FollowerLink:
                 give_way()
 
     def _beat(self):
-        """Have a heartbeat sent if nothing was sent lately, and end a silent link."""
+        """Request a heartbeat if nothing was sent for BEAT_S. Raises LinkError for a silent follower."""
         # One timer does both.
         while True:
             gevent.sleep(BEAT_S)
@@ -269,7 +265,6 @@ class FollowerLink:
                 self._wake.set()
 
     def _next(self):
-        """The next frame to send, or None."""
         at = self._at
         if at is None:
             return None
@@ -307,7 +302,7 @@ class FollowerLink:
                 time.monotonic() - began_s)
 
     def _put(self, payload):
-        """Send a payload of EVENTS behind all events put so far. Does not switch."""
+        """Send a payload of EVENTS after all present events. Does not switch."""
         entry = self._stream.end()
         self._queue.put(entry, frames.encode(frames.EVENTS, payload, self.epoch, self._stream.position))
         self._wake.set()
@@ -372,8 +367,8 @@ class FollowerLink:
 
 
 class SyncQueue:
-    """The frames of a sync that wait to be sent, ``octets`` in all; each frame follows an entry of the
-    stream's chain. ``room``: an Event, set when a frame was removed.
+    """The frames of a sync that wait to be sent. Each frame follows an entry of the stream's chain.
+    ``octets``: total size in bytes. ``room``: an Event, set when a frame was removed.
     """
 
     __slots__ = ("octets", "room", "_frames")
@@ -389,7 +384,7 @@ class SyncQueue:
         self.octets += len(frame)
 
     def take(self, entry):
-        """Remove and return the next frame, if it follows this entry; else None."""
+        """Remove and return the next frame if it follows this entry, else None."""
         if not self._frames or self._frames[0][0] is not entry:
             return None
         frame = self._frames.popleft()[1]
@@ -399,7 +394,6 @@ class SyncQueue:
 
 
 def text_of(error):
-    """The words of an error."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

@@ -1,8 +1,8 @@
 """Former run: a follower's knowledge of its leader's run, for when the follower becomes the leader.
 
-Made by follower, used by stream. All copies of a run are equal at a position, and name files by the same ids.
-So the new leader keeps ids and positions, and the other followers go on in the same folders, behind the
-changes that they have, without a sync.
+Made by ``follower``, used by ``stream``. All copies of a run are equal at a position, and identify files by
+the same ids. So the new leader keeps ids and positions. The other followers continue in the same folders,
+after their last changes, without a full sync.
 """
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,12 @@ EXACT_FLUSHES = 2
 
 
 class FormerRun(NamedTuple):
-    """A copy at ``position``. ``runs``: {id of a run: position up to which this copy has its events};
-    ``paths``: {id: path} of the files; ``frames``: the last frames, without a gap, up to ``position``; the
-    first follows ``begin``.
+    """A copy of a leader's data folder at ``position``.
 
-    ``is_exact``: whether all copies of the run at this position are equal. A copy may differ: a sync reads
+    ``runs``: {id of a run: position up to which this copy has its events}. ``paths``: {id: path} of the
+    files. ``frames``: the last frames, without a gap, from ``begin`` up to ``position``.
+
+    ``is_exact``: all copies of the run at this position are equal. A copy may differ, because a sync reads
     data that a thread of the leader has written and not reported, and a long range comes in several frames.
     """
 
@@ -39,14 +40,15 @@ class FormerRun(NamedTuple):
 
 
 def is_part(frame: Frame, before: int) -> bool:
-    """Whether a frame behind the position ``before`` has a part of an event only."""
+    """Whether a frame, which follows the position ``before``, has only a part of an event."""
     return frame.position == before and frame.payload != events.hurry()
 
 
 class Past:
-    """What an applier knows of the data folder besides its Replica: ``former``: the folder's state until a
-    sync is swapped in; ``trusts_disk``: False after a failed flush or read: files may then differ on the disk
-    from what is read.
+    """An applier's knowledge of the data folder beside its Replica.
+
+    ``former``: the folder's state until a sync is complete. ``trusts_disk``: False after a failed flush or
+    read, because files on the disk may then differ from their cached content.
     """
 
     def __init__(self, trusts_disk: bool) -> None:
@@ -58,14 +60,14 @@ class Past:
         self._is_cut = False  # an event was applied in part
 
     def begin(self, position: int) -> None:
-        """Start again after a sync that was swapped in at this position."""
+        """Start again after a completed sync."""
         self.former, self.trusts_disk = None, True
         self._frames.clear()
         self._begin, self._octets = position, 0
         self._begins_cut = self._is_cut = False
 
     def applied(self, frame: Frame, before: int) -> None:
-        """Keep a frame that was applied behind the position ``before``; drop older frames."""
+        """Keep a frame that was applied after the position ``before``; drop older frames."""
         self._is_cut = is_part(frame, before)
         self._frames.append(frame)
         self._octets += len(frame.payload) + FRAME_OCTETS

@@ -1,8 +1,8 @@
 """Forwarding: a follower passes its clients on to the leader.
 
-Each client gets a connection of its own to the leader's cluster port. The connection logs in with FORWARD,
-which contains the client's address, and then carries the client's octets unchanged: TLS ends at the leader,
-and no data of the client is kept here. ``cluster.adoption`` is the leader's side.
+Each client gets its own connection to the leader's cluster port. The connection logs in with FORWARD, which
+contains the client's address, and then carries the client's bytes unchanged. TLS ends at the leader, and no
+data of the client is kept here. ``cluster.adoption`` is the leader's side.
 """
 import time
 from collections.abc import Callable
@@ -45,10 +45,10 @@ Address = tuple[str, int]
 
 
 class Forwarder:
-    """Passes the clients of a follower's listeners on.
+    """Passes the clients of a follower's listeners on to the leader.
 
         hub                   the node's hub.context.Hub
-        secret                at least 16 octets; may be set later, before there is an address
+        secret                at least 16 bytes; may be set later, before there is an address
         name                  the node's name
         tls                   an SSL context for the cluster port, or None
         leader_address()      returns the address of the present leader's cluster port, or None;
@@ -76,24 +76,23 @@ class Forwarder:
         self._is_closed = False
 
     def gate(self, protocol: str) -> Any:
-        """The admission gate of a protocol of GATES."""
+        """The admission gate of a protocol in GATES."""
         return self._hub.admission.gate(GATES[protocol])
 
     def handler(self, listener: str) -> Callable[[Any, Any], Any]:
-        """Return ``handle(socket, address)``, which serves the clients of the follower's listener, such as
-        "amqps", at the leader's listener of this name. May switch; returns ``when_gone`` (see net.listener),
-        or None if the caller must close the socket.
+        """A function ``handle(socket, address)`` that serves clients of the named listener, such as "amqps".
+
+        The leader's listener of the same name gets the clients. ``handle`` may switch; it returns
+        ``when_gone`` (see net.listener), or None if the caller must close the socket.
         """
         return partial(self._forward, listener)
 
     def until_end(self, connection: Any, address: Any) -> None:
-        """Pass a client of the HTTP listener on, until its end. May switch."""
+        """Pass a client of the HTTP listener on, until the connection ends. May switch."""
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
-        """Have waiting clients look for the leader again. When a new leader is known, connections to a former
-        leader end.
-        """
+        """Retry waiting clients. If a new leader is known, end connections to the former leader."""
         self._again_s = 0.0
         self._changed.set()
         self._changed.clear()
@@ -137,7 +136,7 @@ class Forwarder:
         return forwarded.when_gone
 
     def _begin(self, forwarded: "_Forwarded", listener: str, connection: Any, address: Any) -> bool:
-        """Connect to the leader, and begin to pass octets on. Returns False without a leader. May switch."""
+        """Connect to the leader, and begin to pass bytes on. Returns False without a leader. May switch."""
         proxy = header_of(address, connection.getsockname())
         found = self._upstream(listener, proxy, address)
         if found is None:
@@ -154,7 +153,7 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """Return (leader's address, socket logged in there); None after WAIT_S without one. May switch."""
+        """Log in at the leader. Returns (address, socket), or None after WAIT_S without one. May switch."""
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
         while (left_s := until_s - time.monotonic()) > 0:
@@ -208,7 +207,7 @@ class Forwarder:
 
 
 class _Forwarded:
-    """One client that is passed on, until ``over`` is called. ``close`` ends it earlier."""
+    """One forwarded client, until ``over`` is called. ``close`` ends the connection earlier."""
 
     __slots__ = ("close", "_ends", "_gone")
 
@@ -223,7 +222,7 @@ class _Forwarded:
         self._ends.append(partial(function, *arguments))
 
     def over(self) -> None:
-        """Note the end."""
+        """Call all functions of ``at_end`` and ``when_gone``, because the connection has ended."""
         ends, self._ends = self._ends, None
         for end in reversed(ends or ()):
             end()
@@ -231,7 +230,7 @@ class _Forwarded:
             self._gone()
 
     def when_gone(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Have the callback called at the end, which may be now."""
+        """Call the callback when the connection has ended, or now if it has."""
         if self._ends is None:
             callback(*arguments)
         else:

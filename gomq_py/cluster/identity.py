@@ -1,16 +1,15 @@
-r"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
-``.cluster``.
+r"""Identity: the node, cluster and epoch that a data folder belongs to; the file ``.cluster``.
 
     SHA-256 of the next line in hex, "\\n", and a JSON object:
     {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth,
      "position": number, "torn": boot id, "doubted": boot id, "unflushed": boot id}
 
-The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted or elected, or its leader goes on in a higher epoch. A node with an empty folder has NO_ID as its
-cluster. The file is about one node, so it is neither replicated nor part of a backup. ``files`` has no
-replicators.
+The node's id never changes. Cluster and epoch change when a full sync is complete. The epoch also changes
+when a follower is promoted or elected, or its leader continues in a higher epoch. A node with an empty folder
+has NO_ID as its cluster. The file is about one node, so it is neither replicated nor part of a backup.
+``files`` has no replicators.
 
-While the node runs, only an IdentityFile writes the file, and the swap of a sync, which it is informed of.
+While the node runs, only an IdentityFile and the end of a full sync write the file.
 """
 import json
 import os
@@ -27,17 +26,19 @@ from gomq_py.storage.disk.data_dir import CLUSTER, boot_id, content_of
 
 
 class Identity(NamedTuple):
-    """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
-    the leader that this node followed until it was promoted; the node leads even if its settings still have
-    it. ``damaged``: this leader has found damage in its data, and no follower may sync from it. ``position``:
-    the folder has the changes of the epoch's leader up to this position; noted now and then, so that an older
-    copy of the folder can be recognised.
+    """Identity of a data folder. ``cluster_id``, ``node_id``: 16 bytes. ``epoch``: at least 1 in a cluster.
 
-    ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". ``torn``: during
-    this boot a flush of this copy failed: until the machine boots again, files may differ on the disk from
-    what is read, and a boot of the broker writes again only what its leader had not flushed. ``doubted``:
-    during this boot a flush of this leader failed. ``unflushed``: from this boot on, confirms rely on
-    received data that is not flushed and may be lost at the machine's next boot. A new sync clears these ids.
+    ``promoted``: address of the leader that this node followed until it was promoted; the node leads even if
+    its settings still name that leader. ``damaged``: this leader has found damage in its data, and no
+    follower may sync from it. ``position``: position of the epoch's leader up to which the folder has all
+    changes; updated now and then, so that an older copy of the folder can be recognised.
+
+    ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". ``torn``: a flush
+    of this copy failed during this boot. Until the machine boots again, files on the disk may differ from
+    their cached content, and a boot of the broker writes again only what its leader had not flushed.
+    ``doubted``: a flush of this leader failed during this boot. ``unflushed``: from this boot on, confirms
+    rely on received data that is not flushed and may be lost at the machine's next boot. A new sync clears
+    these ids.
     """
     cluster_id: bytes
     node_id: bytes
@@ -51,7 +52,7 @@ class Identity(NamedTuple):
 
     @property
     def is_whole(self):
-        """Whether all that this node has acknowledged is on its disk."""
+        """Whether all acknowledged changes are on this node's disk."""
         boot = this_boot()
         return self.torn != boot and self.unflushed in ("", boot)
 
@@ -62,12 +63,11 @@ class Identity(NamedTuple):
 
 
 def this_boot():
-    """The id of the machine's present boot."""
     return boot_id().decode("ascii", "replace").strip() or "unknown"
 
 
 class IdentityFile:
-    """The ``.cluster`` of a running node's folder ``root``. ``identity``: its content."""
+    """The file ``.cluster`` of a running node's data folder ``root``. ``identity``: its content."""
 
     def __init__(self, files, root, identity):
         self.identity = identity
@@ -75,7 +75,7 @@ class IdentityFile:
         self._turn = Semaphore()
 
     def change(self, **fields):
-        """Change some fields; they are on disk at the return. Raises OSError. May switch."""
+        """Change some fields, flushed to disk. Raises OSError. May switch."""
         with self._turn:
             changed = self.identity._replace(**fields)
             if changed != self.identity:
@@ -83,10 +83,10 @@ class IdentityFile:
                 self.identity = changed
 
     def take(self, cluster_id, epoch, unflushed=""):
-        """Note that this node was elected for ``epoch``, or goes on to lead in it; on disk at the return. A
-        folder of no cluster becomes a folder of ``cluster_id``.
+        """Write that this node leads in ``epoch``, flushed to disk. May switch.
 
-        Raises ClusterError for a folder of another cluster or of a higher epoch; OSError. May switch.
+        A folder of no cluster becomes a folder of ``cluster_id``. Raises OSError; ClusterError for a folder
+        of another cluster or of a higher epoch.
         """
         found = self.identity
         if found.cluster_id not in (NO_ID, cluster_id):
@@ -128,7 +128,7 @@ def read(root):
 
 
 def write(files, root, identity):
-    """Replace the file; it is on disk at the return. Blocks. Raises OSError."""
+    """Replace the file, flushed to disk. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
         **dict(zip(Identity._fields[3:], identity[3:], strict=True)),
@@ -138,9 +138,7 @@ def write(files, root, identity):
 
 
 def check_content(root, is_promoted):
-    """Check, before the folder is opened, that a leader has something to lead. Raises ClusterError, OSError.
-    Blocks.
-    """
+    """Check, before an open, that a leader has something to lead. Blocks. Raises ClusterError, OSError."""
     # An empty folder that belongs to a cluster would empty its followers.
     found = read(root)
     if found is None or content_of(root):
@@ -154,8 +152,8 @@ def check_content(root, is_promoted):
 
 
 def of_leader(files, root, promoted=""):
-    """The Identity of a node that will lead; it begins a cluster if its folder belongs to none. ``promoted``:
-    the address of the leader that the node has followed, or "". Raises ClusterError, OSError. Blocks.
+    """The Identity of a node that will lead. A node without a cluster begins one. Blocks. ``promoted``:
+    address of the leader that the node has followed, or "". Raises ClusterError, OSError.
     """
     # A new epoch begins with a promotion, so that the former leader never wins against it.
     found = read(root)
@@ -171,8 +169,8 @@ def of_leader(files, root, promoted=""):
 
 
 def of_member(files, root):
-    """The Identity of a node of a cluster that elects its leader. A folder without an Identity gets a node id
-    now, and its cluster later. Raises ClusterError, OSError. Blocks.
+    """The Identity of a node in a cluster that elects its leader. Blocks. A folder without an Identity gets a
+    node id now, and its cluster later. Raises ClusterError, OSError.
     """
     found = read(root)
     wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
@@ -182,8 +180,8 @@ def of_member(files, root):
 
 
 def of_follower(files, root):
-    """The Identity of a node that will follow. Raises ClusterError if the folder has content but belongs to
-    no cluster; OSError. Blocks.
+    """The Identity of a node that will follow. Blocks. Raises OSError; ClusterError if the folder has content
+    but belongs to no cluster.
     """
     found = read(root)
     if found is None or found.cluster_id == NO_ID:

@@ -1,9 +1,8 @@
-"""Leader: listens for followers, admits those that know the secret, and serves each by a link.
+"""Leader: listens for followers, admits those with the right secret, and serves each by a link.
 
-Uses the stream of events, the links and the syncs. A fault of a follower, or in serving a follower, is logged
-and ends that follower's connection; it never reaches the storage or another follower. The acknowledger, if
-any, is informed of each acknowledgement. The in-sync set is decided by the result of ``progress``
-(``core.in_sync``).
+Uses the stream of events, the links and the syncs. A failure of one follower is logged and ends that
+follower's connection. It never reaches the storage or another follower. The acknowledger, if any, gets each
+acknowledgement. ``progress`` is what the in-sync set (``core.in_sync``) is decided by.
 """
 import contextlib
 from functools import partial
@@ -37,14 +36,14 @@ TO_LEAD = "this node is to lead"
 
 
 class FollowerRefused(LoginRefused):
-    """A follower that knows the secret is refused; the text says why."""
+    """A follower with the right secret is refused. The text says why."""
 
 
 class Leader:
     """The leader's side of a cluster.
 
-        secret                 at least 16 octets
-        cluster_id             16 octets
+        secret                 at least 16 bytes
+        cluster_id             16 bytes
         stream                 the EventStream of ``register``, the register of files below the folder
                                ``root``
         port                   0: the system chooses
@@ -97,7 +96,7 @@ class Leader:
         LOG.info("listening cluster %s", self._listener.address)
 
     def lead_on(self, epoch):
-        """Lead in a higher ``epoch`` from now on. Followers log in again, and go on from their positions."""
+        """Lead in a higher ``epoch`` from now on. Followers log in again, and keep their positions."""
         # What they have acknowledged stays true.
         self._stream.close_frame()
         self.epoch = self._stream.epoch = epoch
@@ -105,9 +104,7 @@ class Leader:
             link.end(LinkClosed(f"epoch {epoch} has begun: log in again"))
 
     def close(self):
-        """Stop listening, send all events put so far to followers that read in time, and close the
-        connections. May switch.
-        """
+        """Stop listening, send present events to followers that read in time, and disconnect. May switch."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -133,26 +130,25 @@ class Leader:
 
     @property
     def followers(self):
-        """FollowerFigures of each connected follower."""
         return [link.figures() for link in self._links]
 
     @property
     def progress(self):
-        """Return {node: core.in_sync.Progress} of the connected followers. ``flushed`` is the position that
-        counts for confirms: the received position, if the leader does not flush.
+        """Progress of the connected followers: {node id: core.in_sync.Progress}. ``flushed`` is the position
+        that counts for confirms: the received position, if the leader does not flush.
         """
         return {
             link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
             for link in self._links if not link.is_over}
 
     def take_leavers(self):
-        """The nodes that have left since the last call because their folders cannot store changes."""
+        """Nodes that have left since the last call because their folders cannot store changes."""
         leavers, self._leavers = self._leavers, set()
         return leavers
 
     def behind(self, nodes):
-        """How far the slowest of ``nodes`` is behind: (octets of events that it has not flushed, octets of
-        their frames). A node that has not connected in this run lacks all events since the boot.
+        """Lag of the slowest of ``nodes``: (bytes of unflushed events, bytes of their frames). A node that
+        has not connected in this run lacks all events since the boot.
         """
         for link in self._links:
             self._note_place(link)
@@ -162,8 +158,8 @@ class Leader:
         return octets, stream.made - min((made for _, made in places), default=stream.made)
 
     def drain(self, nodes, timeout_s):
-        """Wait until these nodes have all events put so far on their disks, this leader is closed, or
-        ``timeout_s`` has passed. Returns the nodes that lack events. May switch.
+        """Wait until these nodes have flushed all present events. May switch. The wait also ends when this
+        leader is closed, or after ``timeout_s``. Returns the nodes that lack events.
         """
         position = self._stream.position
         self._stream.flushing()
@@ -179,8 +175,8 @@ class Leader:
             node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 
     def hang_up(self, node):
-        """End the connection to the follower that is to lead, and refuse its logins, because it lets others
-        be elected first while it hears this leader.
+        """Disconnect the follower that is to lead, and refuse its logins. Otherwise it would hear this leader
+        and let other nodes be elected first.
         """
         self._successor = node
         for link in self._links:
@@ -189,13 +185,11 @@ class Leader:
 
     @property
     def links(self):
-        """The FollowerLink of each connected follower."""
         return tuple(self._links)
 
     # helpers
 
     def _handle(self, connection, address):
-        """Serve one connection. May switch."""
         greenlet, host = gevent.getcurrent(), host_of(address)
         self._make_room(host)
         self._greenlets.add(greenlet)
@@ -226,9 +220,7 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do the handshake and the login. Returns a function that serves the peer, or None for a refused
-        peer. May switch.
-        """
+        """Do handshake and login. Returns a function that serves the peer; None if refused. May switch."""
         peer = format_address(address)
         try:
             with gevent.Timeout(LOGIN_S, LinkError(f"it has not logged in within {LOGIN_S:g} s")):
@@ -314,7 +306,6 @@ class Leader:
             raise FollowerRefused(text, frames.encode(frames.REFUSED, refused, self.epoch))
 
     def _heard(self, link):
-        """Report a follower's ACK to the acknowledger."""
         # During a sync its folder has nothing of this run yet.
         self._has_heard.set()
         if link.is_streaming and link not in self._streaming:
@@ -332,7 +323,6 @@ class Leader:
             self._places[link.node] = link.place.end, link.place.made
 
     def _replace_older(self, link):
-        """End an earlier link to the same node."""
         # It has not noticed yet that it is dead.
         for other in self._links:
             if other.hello.node_id == link.hello.node_id:

@@ -1,11 +1,11 @@
 """Leadership: lets an elected leader confirm and deliver, or stops it from doing so.
 
-Uses ``core`` (which followers confirms wait for), the links to followers, and the broker. ``step`` is called
-a few times a second and changes ``isr`` where necessary. Each turn of the hub's loop begins with a look at
-the clock, so that a process that was stopped delivers nothing on waking.
+Uses ``core`` (the followers that confirms wait for), the links to followers, and the broker. ``step`` is
+called a few times a second and changes ``isr`` where necessary. Each pass of the event loop begins with a
+check of the clock, so that a process that was stopped delivers nothing on waking.
 
-A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads: nothing is
-confirmed or delivered, publishers are held, and connections stay open.
+A leader is *fenced* past the deadline of its lease, and while it does not know whether it leads. A fenced
+leader confirms and delivers nothing, and blocks publishers; connections stay open.
 """
 import time
 from collections.abc import Callable
@@ -48,13 +48,15 @@ boot_time_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Leadership:
-    """A leader's confirms and deliveries, while it leads. ``lease``: the present lease; ``note``: see
-    member.Member. ``former``: the former leader's id, and host and port of its cluster port; None if unknown.
+    """Permits or stops a leader's confirms and deliveries.
+
+    ``lease``: the present lease. ``note``: see member.Member. ``former``: the former leader's id and cluster
+    address, (host, port), or None.
 
         in_sync      of the present election
         promises     core.promises.Promises
-        opened       an Event that is set once doors may open
-        is_fenced    nothing is promised or delivered; True at first
+        opened       an Event that is set once clients may connect
+        is_fenced    nothing is confirmed or delivered; True at first
     """
 
     def __init__(
@@ -85,7 +87,6 @@ class Leadership:
     # life
 
     def start(self) -> None:
-        """Begin to look at the clock and to call ``step``."""
         self._check = gevent.get_hub().loop.check(priority=FIRST)
         self._check.start(self._look_at_clock)
         self._begin("in-sync set", self._run)
@@ -93,8 +94,8 @@ class Leadership:
             self._begin("looks for the former leader", self._look_for_former, *self._former)
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
-        """Steer the hub's Gate and the broker's Alarms from now on. Must be called before doors open. Does
-        not switch. ``leader``: the cluster.leader.Leader; ``holds``: the PublisherHolds.
+        """Control the event loop's Gate and the broker's Alarms from now on. Does not switch. Must be called
+        before listeners open. ``leader``: the cluster.leader.Leader. ``holds``: the PublisherHolds.
         """
         self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
         leader.on_streaming = self._wake.set
@@ -103,29 +104,29 @@ class Leadership:
         self._apply()
 
     def renew(self, lease: Lease, in_sync: InSync) -> None:
-        """Go on with a new election, which was won while no other node was elected."""
+        """Continue after a new election, which this node won while no other node was elected."""
         self._lease, self.in_sync = lease, in_sync
         self._wake.set()
         self._apply()
 
     def know(self, leads: bool) -> None:
-        """Note whether etcd says that this node leads. If not, the leader is fenced."""
+        """Note whether etcd says that this node leads. If not, confirms and deliveries stop."""
         self._leads = leads
         self._apply()
 
     def refresh(self) -> None:
-        """Look again at the lease, which has been renewed or lost."""
+        """Check the lease, after it was renewed or lost."""
         self._apply()
 
     def end(self) -> None:
-        """Refuse all confirms, and deliver nothing any more. Does not switch."""
+        """Refuse all confirms, and stop delivering. Does not switch."""
         self._has_ended = True
         self._apply()
         self.promises.refuse(ClusterError(DEPOSED))
         self.stop()
 
     def stop(self) -> None:
-        """End the greenlets and the watcher; change nothing else."""
+        """End the greenlets and the watcher. The leader's state stays."""
         if self._check is not None:
             self._check.stop()
             self._check.close()
@@ -136,12 +137,11 @@ class Leadership:
 
     @property
     def lease_left_s(self) -> float:
-        """Seconds until the deadline of the lease; below 0: seconds since then."""
+        """Seconds until the deadline of the lease; negative after it."""
         return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
     def close(self) -> None:
-        """Send followers the changes up to now, and close the connections. Only after ``serve``. May switch.
-        """
+        """Send followers all present changes, and disconnect. Only after ``serve``. May switch."""
         self._leader.close()
         self._holds.close()
 
@@ -154,7 +154,6 @@ class Leadership:
 
     @property
     def has_others(self) -> bool:
-        """Whether another node is in sync."""
         return len(self.in_sync.members) > 1
 
     def check_transfer(self) -> None:
@@ -165,8 +164,8 @@ class Leadership:
             raise ClusterError("no other node is in sync: this one would have to come back at once")
 
     def drain(self) -> frozenset[str]:
-        """Hold publishers until every node in sync has all changes on its disk, for DRAIN_S at most. Returns
-        the nodes that lack changes; if none, publishers stay held. Only after ``serve``. May switch.
+        """Block publishers until every in-sync node has flushed all changes, for DRAIN_S at most. May switch.
+        Returns the nodes that lack changes; if there are none, publishers stay blocked. Only after ``serve``.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
         lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)
@@ -182,8 +181,8 @@ class Leadership:
         self._greenlets.append(greenlet)
 
     def _look_for_former(self, node: str, address: Address) -> None:
-        """Remove the former leader from the set at once if no process listens at its address: confirms would
-        wait for a third of ack_timeout. The former leader joins again when it comes back.
+        """Remove the former leader from the in-sync set if no process listens at its address. Otherwise
+        confirms would wait for a third of ack_timeout. The former leader joins again when it comes back.
         """
         while node in self.in_sync.members and (self._leader is None or node not in self._leader.progress):
             if refuses(address):
@@ -250,7 +249,7 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """By the present state, open or close the delivery gate, hold or release confirms. Never switches."""
+        """Open or close the delivery gate, and release or hold confirms. Never switches."""
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
         is_fenced = not knows or self._clock() >= self._lease.deadline_s

@@ -1,7 +1,7 @@
 """Link: a follower's connection to its leader.
 
-Used by follower, which reads frames from it. One greenlet writes acks and hashes; a second greenlet makes the
-hashes.
+Used by ``follower``, which reads frames from it. One greenlet writes acks and hashes; a second greenlet makes
+the hashes.
 """
 import time
 from collections.abc import Callable
@@ -25,8 +25,9 @@ READ_OCTETS = 256 * 1024
 
 
 class Link:
-    """A connection to ``address``, (host, port); ``tls``: a ``gevent.ssl.SSLContext``, or None. Raises
-    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind. ``epoch``,
+    """A connection to ``address``, (host, port). ``tls``: a ``gevent.ssl.SSLContext``, or None.
+
+    Raises OSError. May switch; killing the greenlet then leaves no open socket. ``epoch``,
     ``counts_received``: of the leader, set at login (login.FollowerLogin).
     """
 
@@ -43,14 +44,16 @@ class Link:
         self._socket = connect(address, tls)
 
     def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
-        """After the login: send ``ack()`` when the position that counts for the leader has changed, and every
-        0.5 s. Call ``hashed(link)`` after each ``wake``, until it returns False.
+        """Start the sending greenlets, after the login.
+
+        ``ack()`` makes the Ack that is sent every 0.5 s, and when the position that counts for the leader has
+        changed. ``hashed(link)`` is called after each ``wake`` until it returns False.
         """
         self.reader.limit = frames.MAX_PAYLOAD
         self._greenlets = [gevent.spawn(self._write, ack), gevent.spawn(self._hash, hashed)]
 
     def next_frame(self) -> Frame:
-        """The next frame. Raises FrameError, and OSError for the connection's end. May switch."""
+        """The next frame. Raises FrameError; OSError at the connection's end. May switch."""
         while (frame := self.reader.next()) is None:
             self.reader.feed(self._received())
         return frame
@@ -67,22 +70,21 @@ class Link:
         return octets
 
     def send_now(self, octets: bytes) -> None:
-        """Send octets of the login at once. Raises OSError. May switch."""
+        """Send bytes of the login at once. Raises OSError. May switch."""
         self._socket.sendall(octets)
 
     def send(self, octets: bytes) -> None:
-        """Send soon."""
+        """Queue bytes to be sent by the writing greenlet."""
         self._out.append(octets)
         self._wake.set()
 
     def wake(self) -> None:
-        """Have ``hashed`` and ``ack`` of ``begin`` called: something may have been listed or flushed."""
+        """Wake both greenlets, because files may have been listed or changes flushed."""
         self._wake.set()
         self._has_listed.set()
 
     def close(self, fault: Exception | None = None) -> None:
-        """Have ``next_frame`` raise ``fault``, if it is the first fault. From any greenlet; never switches.
-        """
+        """Make ``next_frame`` raise ``fault``, if it is the first. For any greenlet; never switches."""
         self.is_closed = True
         self._fault = self._fault or fault
         self.wake()
@@ -93,7 +95,7 @@ class Link:
             pass
 
     def leave(self, fault: Exception) -> None:
-        """Inform the leader of a fault of this node, then close(). From any greenlet; never switches."""
+        """Tell the leader of this node's failure, then close. Callable from any greenlet; never switches."""
         self._fault = self._fault or fault
         self._is_leaving = True
         text = Refused(str(fault) or repr(fault))
@@ -144,8 +146,8 @@ class Link:
 
 
 def connect(address: tuple[str, int], tls: Any) -> Any:
-    """Return a socket that is connected to a leader's cluster port; arguments as for ``Link``. Raises
-    OSError. May switch: a greenlet that is killed meanwhile leaves no socket behind.
+    """A socket connected to a leader's cluster port. Arguments as for ``Link``. Raises OSError. May switch;
+    killing the greenlet then leaves no open socket.
     """
     try:
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)

@@ -1,12 +1,12 @@
-"""Login: proves leader and follower to each other before a byte of data is sent.
+"""Login: authenticates leader and follower to each other before any data is sent.
 
-State machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in,
-and sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
-first. Before that the leader reveals only the fields of CHALLENGE. The login protects none of the later
-frames: a network that may be tampered with needs TLS.
+State machines without I/O or clock. The connection feeds them the frames of a peer that has not logged in,
+and sends the returned bytes. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the
+follower first. Before that the leader reveals only the fields of CHALLENGE. The login does not protect later
+frames: an insecure network needs TLS.
 
-A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD); the leader then serves
-the client on this connection.
+A follower logs in for the leader's events (HELLO), or to pass a client on (FORWARD). After FORWARD the leader
+serves the client on this connection.
 """
 import hmac
 import os
@@ -24,9 +24,7 @@ COPIED = "another node has this id: a copied data folder? remove .cluster of one
 
 
 class LoginRefused(Exception):
-    """The login has failed; the text says why, for the log. ``answer``: bytes to send before closing, which
-    may be empty.
-    """
+    """The login has failed. The text says why. ``answer``: bytes to send before closing; may be empty."""
 
     def __init__(self, text, answer=b""):
         super().__init__(text)
@@ -39,11 +37,11 @@ class CopiedFolder(LoginRefused):
 
 
 class LeaderLogin:
-    """The leader's side. Once ``done``, ``hello`` is the follower's messages.Hello, and ``is_sync`` is
-    whether the follower needs a sync; or ``hello`` is a messages.Forward.
+    """The leader's side of a login.
 
-    ``can_resume(run, position)``: whether the stream still has all events behind the position.
-    ``counts_received``: see messages.Welcome.
+    Once ``done``, ``hello`` is the follower's messages.Hello, or a messages.Forward. ``is_sync``: the
+    follower needs a full sync. ``can_resume(run, position)``: whether the stream still has all events after
+    the position. ``counts_received``: see messages.Welcome.
     """
 
     def __init__(self, secret, cluster_id, epoch, run, can_resume, random=os.urandom, counts_received=False):
@@ -99,11 +97,11 @@ class LeaderLogin:
 
 
 class FollowerLogin:
-    """The follower's side: send ``hello()``, then feed the leader's answers.
+    """The follower's side of a login: send ``hello()``, then feed the leader's answers.
 
-    Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
-    first, ``counts_received`` and ``is_successor`` as in messages.Welcome. Until then these are the
-    follower's own: NO_ID as ``cluster_id`` means an empty folder, as ``run`` no position.
+    Before ``done``, ``cluster_id``, ``epoch`` and ``run`` are the follower's own. NO_ID as ``cluster_id``
+    means an empty folder, NO_ID as ``run`` no position. Once ``done``, these are the leader's. ``is_sync``: a
+    full sync comes first. ``counts_received``, ``is_successor``: see messages.Welcome.
     """
 
     _KIND, _ROLE = frames.HELLO, b"follower"
@@ -166,8 +164,8 @@ class FollowerLogin:
 
 
 class ForwarderLogin(FollowerLogin):
-    """The follower's side for a client: see messages.Forward. ``listener``: name of the leader's listener;
-    ``proxy``: the client's PROXY header.
+    """The follower's side of a login that passes a client on: see messages.Forward. ``listener``: name of the
+    leader's listener. ``proxy``: the client's PROXY header.
     """
 
     _KIND, _ROLE = frames.FORWARD, b"forwarder"
@@ -182,7 +180,7 @@ class ForwarderLogin(FollowerLogin):
 
 
 def _step(login, frame):
-    """Pass a frame to the method that expects its kind. Raises LoginRefused for every fault of the peer."""
+    """Pass a frame to the method that expects its kind. Raises LoginRefused for every error of the peer."""
     # After one the login accepts nothing.
     expected, login._next = login._next, None
     if expected is None or frame.kind not in expected:

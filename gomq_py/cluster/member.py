@@ -1,6 +1,6 @@
 """Member: the interface of the part of a node that owns the data folder, the follower and the broker.
 
-Called by coordination; implemented by elected.
+Called by ``coordination``; implemented by ``elected``.
 """
 from typing import NamedTuple, Protocol
 
@@ -23,42 +23,40 @@ class Member(Protocol):
 
     @property
     def folder(self) -> Folder:
-        """The data folder's state now."""
+        """The present state of the data folder."""
 
     @property
     def hears_leader(self) -> bool:
-        """Whether a heartbeat of the followed leader came within the last second."""
+        """Whether the followed leader has sent something within the last second."""
 
     def hangs(self) -> bool:
         """Whether a flush or a check of the disk has hung so long that another node must lead."""
 
     def follow_leader(self, address: str) -> str:
-        """Follow the leader at "host:port". Returns why that is impossible, or ""."""
+        """Follow the leader at "host:port". Returns the reason why that is impossible, or ""."""
 
     def settle(self) -> bool:
-        """End the link to the leader, and flush all received changes. Returns whether the folder has all of
-        them.
-        """
+        """End the link to the leader, and flush all received changes. Returns whether that succeeded."""
 
     def take(self, cluster: str, epoch: int) -> None:
         """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
 
     def note(self, position: int) -> None:
-        """Write down the position up to which the folder has all of this leader's changes, and flush it.
-        Raises OSError.
-        """
+        """Write and flush the position up to which the folder has this leader's changes. Raises OSError."""
 
     def elected(self, leadership: Leadership, is_first: bool) -> None:
-        """Begin to lead, in a greenlet of its own: read the folder, call ``leadership.start()``, and open
-        doors once ``leadership.opened`` is set. ``is_first``: no node of this cluster has served clients yet,
-        so an empty folder lacks nothing.
+        """Begin to lead, in a separate greenlet.
+
+        The greenlet reads the folder, calls ``leadership.start()``, and opens listeners once
+        ``leadership.opened`` is set. ``is_first``: no node of this cluster has served clients yet, so an
+        empty folder lacks nothing.
         """
 
     def lead_on(self, epoch: int) -> None:
-        """Go on as leader in a higher epoch."""
+        """Continue as leader in a higher epoch."""
 
     def end_links(self) -> None:
-        """End the links to followers; nothing is confirmed any more. A follower that is still linked to a
+        """End the links to followers. Nothing is confirmed any more. A follower that is still linked to a
         leader would let that leader be elected again first.
         """
 

@@ -1,7 +1,7 @@
-"""Membership: a node's part in replication, as the settings of [clustering] say.
+"""Membership: a node's part in replication without elections, according to the settings of [clustering].
 
-Used by node. A leader with ``replicate`` has a stream of its changes and serves followers. A node with
-``follow`` keeps a copy of its leader's data folder, until it is promoted.
+Used by ``node``. A leader with ``replicate`` has a stream of its changes and serves followers. A node with
+``follow`` keeps a copy of its leader's data folder until it is promoted.
 """
 import os
 import socket
@@ -34,7 +34,7 @@ PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it ha
 
 
 class Membership:
-    """One node's part in replication. ``replicators``: get the changes of a leader's Files."""
+    """One node's part in replication. ``replicators``: receive the changes of a leader's files."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
@@ -56,8 +56,7 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether the node must follow ``cluster_leader``. Blocks. May switch. Raises ClusterError, OSError.
-        """
+        """Whether to follow ``cluster_leader``. Blocks. May switch. Raises ClusterError, OSError."""
         # Not if it followed this leader and was promoted, unless that one was promoted since.
         found = identities.read(root)
         leader = self._settings.cluster_leader
@@ -74,9 +73,10 @@ class Membership:
         return False
 
     def _has_later_epoch(self, found: Identity) -> bool:
-        """Whether ``cluster_leader`` answers and proves to lead the same cluster in a later epoch. A leader
-        that refuses this node, for example because damage was found in the leader's folder, need not prove
-        it: if two nodes might lead, this node follows.
+        """Whether ``cluster_leader`` leads the same cluster in a later epoch, as proved by a login.
+
+        Also True without proof if the leader names a later epoch and refuses this node, for example because
+        of damage in the leader's folder. If two nodes might lead, this one follows.
         """
         from gomq_py.cluster.follower import FAULTS
         from gomq_py.cluster.link import Link
@@ -101,8 +101,8 @@ class Membership:
         return address_of(self._settings.cluster_leader)
 
     def follow(self, root: str) -> None:
-        """Make the Follower of the leader that the settings name, which ``start`` starts. Blocks. Raises
-        ClusterError, OSError, TLSError.
+        """Make the Follower of the leader named in the settings. Blocks. ``start`` starts the Follower.
+        Raises ClusterError, OSError, TLSError.
         """
         from gomq_py.cluster.follower import Follower
         leader_tls(self._settings)  # raises its error now, not when this node is promoted
@@ -112,16 +112,14 @@ class Membership:
             self._file, follower_context(self._settings))
 
     def forwarder(self, hub: Any) -> None:
-        """Return None: no client is passed on to the leader, because a client that connects to a warm copy
-        has the wrong address.
-        """
+        """None: a client that connects to a warm copy has the wrong address, and is not passed on."""
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
         """Begin to follow. The callbacks are not used, because there is no election."""
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Why this follower must not be promoted now, or ""."""
+        """Reason why this follower must not be promoted now, or ""."""
         follower = self._follower
         if not follower.is_whole:
             return "nothing has been copied to this follower yet, so there is nothing to lead"
@@ -136,8 +134,8 @@ class Membership:
         return ""
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower, if any; all received changes are then on disk. Other followers must sync again.
-        Raises OSError if the flush has failed. May switch.
+        """Stop the Follower, if any; all received changes are then on disk. May switch. Other followers need
+        a full sync. Raises OSError if the flush has failed.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -153,8 +151,8 @@ class Membership:
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Make the folder's identity a leader's. ``damage_count()``: number of damages found in this run.
-        Blocks. Raises ClusterError, OSError.
+        """Make the folder's identity a leader's. Blocks. Raises ClusterError, OSError. ``damage_count()``:
+        number of damages found in this run.
         """
         self._root, self._register = root, register
         if self._stream is not None or self._followed:
@@ -166,8 +164,8 @@ class Membership:
         """Do nothing: confirms do not wait for followers."""
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
-        """Serve followers, if the settings say so. ``find_listener``: see cluster.leader.Leader. Raises
-        BindError, ClusterError, OSError. May switch.
+        """Serve followers, if the settings say so. Raises BindError, ClusterError, OSError. May switch.
+        ``find_listener``: see cluster.leader.Leader.
         """
         if self._stream is None:
             return
@@ -182,11 +180,11 @@ class Membership:
         self._leader = leader
 
     def opened(self) -> None:
-        """Do nothing."""
+        """Do nothing: there is no election."""
 
     def change(self, what: str, node: str = "") -> None:
-        """Carry out an operator's request. "accept_damage": let followers sync again, although damage was
-        found. Raises ClusterError, OSError. May switch.
+        """Carry out an operator's request. Raises ClusterError, OSError. May switch. "accept_damage": let
+        followers sync again, although damage was found.
         """
         if what != "accept_damage":
             raise ClusterError("the nodes of this cluster elect no leader: see promote")
@@ -194,15 +192,13 @@ class Membership:
             self._damage.accept()
 
     def _why_no_sync(self) -> str:
-        """Why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch."""
         assert self._damage is not None and self._file is not None
         self._damage.note()
         return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
-        """Refuse all syncs, because ``what`` is damaged. Returns whether the running sync must end. Raises
-        OSError. May switch.
-        """
+        """Refuse all syncs. Returns whether the running sync must end. Raises OSError. May switch."""
         assert self._damage is not None
         if self._damage.is_accepted:
             return False
@@ -213,7 +209,7 @@ class Membership:
 
     @property
     def listeners(self) -> list[Any]:
-        """The listener for followers, in a list; an empty list if there is none."""
+        """The listener for followers, in a list that may be empty."""
         return [] if self._leader is None else [self._leader.listener]
 
     def figures(self) -> dict[str, Any]:
@@ -232,10 +228,10 @@ class Membership:
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
 
     def drain(self) -> None:
-        """Do nothing: no follower is waited for."""
+        """Do nothing: a shutdown does not wait for followers."""
 
     def close(self) -> None:
-        """Stop serving followers, or following. May be called again. May switch."""
+        """Stop serving or following. May be called again. May switch."""
         leader, self._leader = self._leader, None
         if leader is not None:
             leader.close()
@@ -263,7 +259,7 @@ def leader_tls(settings: Settings) -> Callable[[Any], Any] | None:
 
 
 def follower_context(settings: Settings) -> Any:
-    """The SSL context of a follower; None without authorities. Raises TLSError."""
+    """The SSL context of a follower; None without ``cluster_tls_ca_cert``. Raises TLSError."""
     if not settings.cluster_tls_ca_cert:
         return None
     # imported here: a node without certificate needs no TLS library
@@ -273,7 +269,7 @@ def follower_context(settings: Settings) -> Any:
 
 
 def shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Figures under the names of the API, which has bytes for octets, and seconds spelled out."""
+    """Rename figures for the HTTP API: "_octets" becomes "_bytes", "_s" becomes "_seconds"."""
     endings = (("_octets", "_bytes"), ("_s", "_seconds"))
     shown = {}
     for name, value in figures.items():

@@ -1,8 +1,8 @@
-"""Publisher holds: alarms that stop a leader's publishers while its followers cannot keep up.
+"""Publisher holds: alarms that block a leader's publishers while its followers cannot keep up.
 
-Publishers are held while fewer nodes than ``min_isr`` are in sync, because no confirm is sent then. They are
-also held while a required follower is far behind: the changes that it lacks are in memory, and once these are
-dropped it would have to sync again. Only ``close`` switches.
+Publishers are blocked while fewer than ``min_isr`` nodes are in sync, because no confirm is sent then. They
+are also blocked while a required follower is far behind. Its missing changes are in memory, and once they are
+dropped the follower needs a full sync. Only ``close`` switches.
 """
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,8 +25,8 @@ MB = 1_000_000
 
 
 class PublisherHolds:
-    """Raises and lifts ``alarms``, a broker's Alarms. ``required()``: ids of the nodes that confirms wait
-    for. ``max_lag_octets``: publishers are held while one of these nodes lacks more octets of changes.
+    """Sets and clears alarms in a broker's Alarms. ``required()``: ids of the nodes that confirms wait for.
+    ``max_lag_octets``: bytes of changes that such a node may lack before publishers are blocked.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PublisherHolds:
         stream.wakes.add(self._grown)
 
     def close(self) -> None:
-        """Lift both alarms. May switch."""
+        """Clear both alarms. May switch."""
         self._stream.wakes.discard(self._grown)
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
@@ -52,7 +52,7 @@ class PublisherHolds:
         self._alarms.clear(FOLLOWER_THROUGHPUT)
 
     def count(self, in_sync: int, least: int) -> None:
-        """Hold publishers if ``in_sync``, the number of nodes in sync with the leader, is below ``least``."""
+        """Block publishers if ``in_sync``, the number of in-sync nodes, is below ``least``."""
         text = f"{in_sync} of the {least} nodes that min_isr asks for are in sync"
         if in_sync < least:
             self._alarms.set(IN_SYNC_FOLLOWERS, IN_SYNC_FOLLOWERS, text)
@@ -62,7 +62,7 @@ class PublisherHolds:
     # helpers
 
     def _grown(self) -> None:
-        """Have the followers looked at soon. Called for each frame, amid the storage's work."""
+        """Schedule a check of the followers' lag. Called for each frame, during the storage's work."""
         octets, made = self._next
         if (self._stream.octets > octets or self._stream.made > made) and not self._is_due:
             self._is_due = True
@@ -85,7 +85,7 @@ class PublisherHolds:
                 stream.octets - behind[0] + self._most[0], stream.made - behind[1] + self._most[1])
 
     def _watch(self) -> None:
-        """Lift the alarm when the follower has caught up, or is not required any more. May switch."""
+        """Wait until the slow follower has caught up or is not required, then clear the alarm. May switch."""
         while any(
                 octets > most * RESUME_PART
                 for octets, most in zip(self._leader.behind(self._required()), self._most, strict=True)):

@@ -1,8 +1,8 @@
 """Refusals: reports that no process listens at the leader's address any more.
 
 The machine of a killed process refuses connections at once, so a new leader need not wait for the end of the
-former one's lease. A single refusal may come from a node that is about to open its listener, so the address
-is tried again.
+former leader's lease. A single refusal may come from a node that is about to open its listener, so the
+address is tried again.
 """
 import time
 from collections.abc import Callable
@@ -20,9 +20,7 @@ Address = tuple[str, int]
 
 
 class Refusals:
-    """Calls ``report(address)``, once in REPORT_S at most, when an address has refused two connections, one
-    AGAIN_S after the other.
-    """
+    """Calls ``report(address)`` once an address has refused twice; at most once per REPORT_S."""
 
     def __init__(self, report: Callable[[Address], None]):
         self._report = report
@@ -35,7 +33,6 @@ class Refusals:
             self._trying = gevent.spawn_later(AGAIN_S, self._try, address)
 
     def close(self) -> None:
-        """Report nothing any more."""
         self._reported_s = float("inf")
         if self._trying is not None:
             self._trying.kill(block=False)

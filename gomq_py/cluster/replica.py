@@ -1,11 +1,11 @@
 """Replica: repeats a leader's operations on a follower's data folder, and flushes them.
 
-Used by follower, which calls one method for each of the leader's events (``cluster.wire.events``), in one
-thread at a time; makes every change by ``storage.disk.files``. ``files`` has no replicators. Paths are
-relative to the data folder; a file is identified by its id at the leader.
+Used by ``follower``, which calls one method for each of the leader's events (``cluster.wire.events``), in one
+thread at a time. Every change is made by ``storage.disk.files``; ``files`` has no replicators. Paths are
+relative to the data folder. A file is identified by its id at the leader.
 
-After ``flushed()`` the next operation waits for a flush of all earlier operations, because it may rely on the
-leader's flush, such as the removal of a queue's files.
+After ``flushed()`` the next operation waits for a flush of all earlier ones. The operation, such as the
+removal of a queue's files, may rely on the leader's flush.
 """
 import contextlib
 import os
@@ -22,11 +22,11 @@ FEW = 4
 
 
 class ReplicaError(Exception):
-    """An operation cannot be repeated here; the text names it. The follower must sync again."""
+    """An operation cannot be repeated here, so the follower must sync again. The text names the operation."""
 
 
 def real_path(root, path):
-    """The path in the folder ``root``. Raises OSError; ReplicaError if a part of ``path`` is no folder."""
+    """The path in the folder ``root``. Raises OSError; ReplicaError if a parent is not a folder."""
     at = root
     for name in path.split("/")[:-1]:
         at = f"{at}/{name}"
@@ -36,9 +36,8 @@ def real_path(root, path):
 
 
 class Replica:
-    """A data folder at ``root``. ``paths``: {id: path} of the files in it.
-
-    Every method blocks, and raises ReplicaError or OSError; after an error the folder must be synced again.
+    """A copy of a data folder, at ``root``. ``paths``: {id: path} of its files. Every method blocks, and
+    raises ReplicaError or OSError. After an error the folder must be synced again.
     """
 
     def __init__(self, files, root, paths=None):
@@ -89,13 +88,12 @@ class Replica:
         self._create(file_id, size, path)
 
     def folder_created(self, path):
-        """Create an empty folder."""
         self._begin()
         self._files.make_folder(real_path(self._root, path))
         self._folder_changed(path)
 
     def written(self, file_id, start, octets):
-        """Write bytes into a file, which gets longer if it ends before them."""
+        """Write bytes into a file, which is extended if necessary."""
         self._begin()
         self._known(file_id, "written")
         self._files.put(self._file(file_id), start, octets)
@@ -109,7 +107,7 @@ class Replica:
         self._dirty.add(file_id)
 
     def renamed(self, file_id, source, target):
-        """Rename a file, which may replace another one; or a folder, whose id is 0."""
+        """Rename a file, which may replace another file. ``file_id`` 0: rename a folder."""
         self._begin()
         if not file_id:
             self._rename_folder(source, target)
@@ -127,7 +125,7 @@ class Replica:
         self._changed(target)
 
     def unlinked(self, file_id, path):
-        """Unlink a file. ``file_id`` 0: not in this copy, nothing to do."""
+        """Unlink a file. ``file_id`` 0: this copy does not have the file, so do nothing."""
         self._begin()
         if file_id:
             if self._known(file_id, "unlinked") != path:
@@ -135,19 +133,18 @@ class Replica:
             self._unlink(file_id)
 
     def folder_removed(self, path):
-        """Remove an empty folder."""
         self._begin()
         self._files.remove_folder(real_path(self._root, path))
         self._dirty_folders.discard(path)
         self._changed(path)
 
     def flushed(self):
-        """Flush before the next operation."""
+        """Flush before the next operation, because the leader has flushed."""
         self.is_behind_flush = True
         self.flushes += 1
 
     def hurry(self):
-        """Have ``flush`` called soon."""
+        """Request a flush soon."""
         self.is_hurried = True
 
     def listed_folder(self, path):
@@ -178,7 +175,7 @@ class Replica:
 
     @contextlib.contextmanager
     def _doubting(self):
-        """A context of a flush or read: notes an OSError in ``is_doubtful``."""
+        """Context manager for a flush or read: an OSError sets ``is_doubtful``."""
         try:
             yield
         except OSError:
@@ -209,7 +206,6 @@ class Replica:
         self._changed(path)
 
     def _forget(self, file_id):
-        """Forget a file that is removed, or whose name is given to another file."""
         self._close(file_id)
         self._dirty.discard(file_id)
         self._ids.pop(self.paths.pop(file_id, None), None)
@@ -231,7 +227,6 @@ class Replica:
         self._changed(target)
 
     def _file(self, file_id):
-        """The open file of a known id."""
         file = self._open.get(file_id)
         if file is None:
             path = real_path(self._root, self.paths[file_id])
@@ -255,7 +250,6 @@ class Replica:
         self._changed(path)
 
     def _changed(self, path):
-        """Note that a name was added or removed."""
         self._dirty_folders.add(os.path.dirname(path))
 
     def _at(self, path):

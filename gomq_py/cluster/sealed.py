@@ -1,6 +1,7 @@
-"""Sealed segments: whether a leader's msgs file still has all records counted in its seal (closing counts).
+"""Sealed segments: checks that a leader's msgs file still has all records counted in its seal.
 
-Used by sync_source: a boot does not read sealed segments, so a sync may be the first to meet their damage.
+A seal holds the closing counts of a full segment. Used by ``sync_source``: a boot does not read sealed
+segments, so a sync may be the first to find their damage.
 """
 import mmap
 import os
@@ -16,13 +17,13 @@ _MSGS, _ACKS = "msgs.", "acks."
 
 
 def holds_messages(path):
-    """Whether this is the path of a msgs file."""
+    """Whether ``path`` is the path of a msgs file."""
     return os.path.basename(path).startswith(_MSGS)
 
 
 def lost_in(path):
-    """Return, as text, where a sealed msgs file has lost a message; "" if none is lost, or without a seal.
-    For a thread, while the broker works; blocks. Raises OSError.
+    """Text on where a sealed msgs file has lost a message; "" without a loss or a seal. For a thread, while
+    the broker works; blocks. Raises OSError.
     """
     # Messages that are acked do not count, and damage that was reported before does not. The file is mapped,
     # not copied.
@@ -46,7 +47,7 @@ def lost_in(path):
 
 
 def _damaged(content, head, seal):
-    """Return (start, end, records) of each damaged region, as RecordScanner does."""
+    """Return (start, end, records) of each damaged region, as RecordScanner finds them."""
     scanner = RecordScanner(
         content, heads.HEAD_BYTES, min(seal.end, len(content)), head.seed, head.begun_ms)
     while scanner.next():  # tally() would keep the hub from the interpreter for the whole file
@@ -70,7 +71,7 @@ def _acked_runs(path, head):
 
 
 def _mapped(path):
-    """Return (a file's content, mapped; its os.stat_result)."""
+    """Return (a file's mapped content, its os.stat_result). Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)

@@ -2,7 +2,7 @@
 
 The table of options marks them as ``shared``: settings of confirms and elections, defaults of queues and
 clients, and limits for clients. Secrets and settings of one machine (folders, addresses, ports, sizes of
-memory) are not ``shared``. Each node writes its own values into ``nodes/<id>``; the leader compares them, and
+memory) are not ``shared``. Each node writes its own values into ``nodes/<id>``. The leader compares them, and
 warns once of each difference.
 """
 from collections.abc import Mapping
@@ -19,9 +19,7 @@ VERSION = "version"
 
 
 class Difference(NamedTuple):
-    """A difference from another node. ``node``: the other node's id; ``setting``: a name such as "[amqp]
-    heartbeat".
-    """
+    """A setting, such as "[amqp] heartbeat", that differs on another node. ``node``: the other node's id."""
 
     node: str
     name: str
@@ -31,7 +29,7 @@ class Difference(NamedTuple):
 
 
 def told(settings: Settings) -> dict[str, str]:
-    """Return {setting: its value as text}, and the version, for the other nodes."""
+    """Return {setting: value as text} for the other nodes, with this node's version."""
     found = {VERSION: gomq_py.__version__}
     for option in OPTIONS:
         if option.shared:
@@ -41,7 +39,7 @@ def told(settings: Settings) -> dict[str, str]:
 
 
 def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) -> list[Difference]:
-    """Differences between this node's settings (``own``, from told()) and the settings of the other nodes."""
+    """Settings in which the other nodes differ from this node. ``own``: result of ``told``."""
     found = []
     for other, kept in sorted(nodes.items()):
         record = decoded(kept, NodeRecord.decode)
@@ -54,7 +52,7 @@ def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) ->
 
 
 class Warner:
-    """Warns of each difference once, as long as it lasts. ``node``: this node's id; ``own``: from told()."""
+    """Logs each difference once, as long as it lasts. ``node``: this node's id. ``own``: from ``told``."""
 
     def __init__(self, node: str, own: Mapping[str, str]):
         self.found: list[Difference] = []

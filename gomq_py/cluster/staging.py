@@ -1,8 +1,8 @@
-"""Staging: receives a sync in the folder ``.sync`` of the data folder, and swaps it in once it is whole.
+"""Staging: receives a full sync in the folder ``.sync``, and replaces the data folder's content at the end.
 
-Used by follower; a kind of Replica. The leader lists its files and sends the blocks that differ, and in the
-same stream all its events since the sync began. Operations of files that are not listed yet are skipped,
-because their content is sent later. Until the swap (``storage.disk.swap``) the data folder stays as it was. A
+Used by ``follower``; a kind of Replica. The leader lists its files and sends the blocks that differ. The same
+stream has all its events since the sync began. Operations on files that are not listed yet are skipped,
+because their content is sent later. Until the swap (``storage.disk.swap``) the data folder stays unchanged. A
 listed file begins as a hard link to the data folder's file of that name, and is copied before the first write
 into it.
 """
@@ -21,11 +21,11 @@ from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, ZEROS
 
 
 class Staging(Replica):
-    """The next content of the data folder ``root``. The follower answers each listed file with the
-    ``checksums`` of its copy.
+    """The next content of the data folder ``root``.
 
-    ``trusts_disk``: False after a failed flush or read, when a file may differ on the disk from what is read.
-    Then no file of the data folder is used, and the leader sends everything.
+    The follower answers each listed file with the ``checksums`` of its copy. ``trusts_disk``: False after a
+    failed flush or read, when a file on the disk may differ from its cached content. Then no file of the data
+    folder is used, and the leader sends everything.
     """
 
     def __init__(self, files, root, trusts_disk=True):
@@ -39,8 +39,8 @@ class Staging(Replica):
         self._listed = deque()  # see take_listed
 
     def complete(self, identity):
-        """Flush the received content, swap it in with ``identity`` and return the Replica of the data folder.
-        Closes this object.
+        """Flush the received content, move it into the data folder, and return the folder's new Replica.
+        ``identity``: written with the content. Closes this object.
         """
         identities.write(self._files, self._root, identity)
         with self._doubting():
@@ -57,7 +57,7 @@ class Staging(Replica):
         self._have_folder(path)
 
     def listed(self, file_id, size, path):
-        """Begin a file that the leader has, with the data folder's copy of it."""
+        """Add a file of the leader, beginning with the data folder's copy of the file."""
         # A file that is here with its path is dead at the leader.
         self._begin()
         kept = 0
@@ -71,13 +71,13 @@ class Staging(Replica):
         self._listed.append((file_id, -(-min(kept or 0, size) // BLOCK_OCTETS)))
 
     def listed_all(self):
-        """Note that the listing is complete. From now on operations of unknown files are skipped."""
+        """Note that the listing is complete. From now on operations on unknown files are skipped."""
         self._begin()
         self._is_listed = True
 
     def synced(self):
         """Note that all content was received, so that the follower calls ``complete``. Raises ReplicaError if
-        the content is no data folder.
+        the content is not a data folder.
         """
         # It must not take the place of one.
         self._begin()
@@ -127,15 +127,15 @@ class Staging(Replica):
             super().folder_removed(path)
 
     def flushed(self):
-        """Do nothing: all is flushed before the swap."""
+        """Do nothing: everything is flushed before the swap."""
 
     hurry = flushed
 
     # for the hashes
 
     def take_listed(self, files, blocks):
-        """Return [(id, count of blocks in the data folder's copy)] of the next listed files: at most
-        ``files``, with ``blocks`` together, but at least one.
+        """Remove and return the next listed files: [(file id, number of blocks in the data folder's copy)].
+        At most ``files`` entries with ``blocks`` together, but at least one if any file is left.
         """
         taken = []
         while self._listed and len(taken) < files:
@@ -146,8 +146,8 @@ class Staging(Replica):
         return taken
 
     def checksums(self, parts):
-        """Return for each (id, first, end) the CRC-32Cs of the file's blocks [first, end): fewer at the
-        file's end, none if the file is missing. For another thread.
+        """Return the CRC-32Cs of blocks, a list for each (file id, first block, end block). Runs in another
+        thread. A list is shorter at the file's end, and empty if the file is missing.
         """
         return [self._checksums(*part) for part in parts]
 
@@ -182,7 +182,7 @@ class Staging(Replica):
         return file_id in self.paths
 
     def _make_way(self, path):
-        """Make the folder for a path, and remove what lies at the path."""
+        """Make the parent folders of a path, and remove the file at the path."""
         self._have_folder(os.path.dirname(path))
         self._unlink_if_here(path)
 
@@ -197,7 +197,7 @@ class Staging(Replica):
             self._folder_changed(path)
 
     def _linked_size(self, file_id, path):
-        """Make a hard link to the data folder's file. Returns the file's size; None if that is impossible."""
+        """Make a hard link to the data folder's file. Returns its size; None if there is no usable file."""
         try:
             own = real_path(self._data, path)
             status = os.lstat(own)
@@ -240,7 +240,6 @@ class Staging(Replica):
         self._linked.discard(file_id)
 
     def _flush_everything(self):
-        """Flush everything, linked files too."""
         # Another process may have written into linked files without a flush.
         if CAN_FLUSH_FILE_SYSTEMS:
             self._files.sync_all(self._folder)

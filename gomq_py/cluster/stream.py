@@ -1,10 +1,12 @@
-"""Stream: turns the changes of the leader's files into frames, once for all followers.
+"""Stream: collects the changes of the leader's files as frames, once for all followers.
 
-Called by storage.disk.replication; used by the links to followers (cluster.leader). Events of one turn of the
-loop go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own
-pace. So a follower that comes back soon needs no sync; for a follower too far behind, the frames are dropped,
-and it must sync. Never blocks, never switches, never raises to the storage. Long appended ranges
-(replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
+Called by storage.disk.replication; used by the links to followers (cluster.leader). The changes of one pass
+of the event loop share a frame, up to FRAME_OCTETS. Each link sends the chained frames (``chain``) at its own
+pace, so a follower that reconnects soon needs no full sync. Frames are dropped for a follower that is too far
+behind, which then needs a full sync.
+
+Never blocks, never switches, never raises to the storage. Long appended ranges (replication.Range) are read
+when the first link needs them, in pieces of PIECE_OCTETS.
 """
 import os
 from bisect import bisect_left
@@ -39,12 +41,12 @@ class EventStream(Replicator):
     """The events of one run of the leader.
 
         run           its random id
-        position      count of events told
-        octets        octets of the events put into frames
-        made          memory for these frames
+        position      number of events reported so far
+        octets        bytes of the events put into frames
+        made          memory for these frames, in bytes
         root          the data folder
         epoch         for the frames' headers
-        kept_most     most octets of kept frames
+        kept_most     most bytes of kept frames
     """
 
     __slots__ = (
@@ -78,7 +80,6 @@ class EventStream(Replicator):
 
     @property
     def run(self):
-        """The random id of this run."""
         return next(iter(self._runs))
 
     # what the storage tells: see replication.Replicator
@@ -124,7 +125,7 @@ class EventStream(Replicator):
         self._tell(events.folder_removed, self._path(path))
 
     def flushing(self):
-        """End a frame here: a follower acknowledges its position after its own flush."""
+        """Send a frame that asks for a flush, because followers acknowledge only flushed positions."""
         try:
             if self._is_keeping:
                 self._room.put(events.hurry())
@@ -133,7 +134,7 @@ class EventStream(Replicator):
             self._fail(error)
 
     def flushed(self):
-        """Add the barrier to the open frame, which leaves with the next event or heartbeat."""
+        """Add the flush barrier to the open frame, which is sent with the next event or heartbeat."""
         self.position += 1
         if self._is_keeping:
             try:
@@ -149,8 +150,8 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def succeed(self, former, epoch):
-        """Before the boot: go on behind the run that this node has copied (former_run.FormerRun), so that the
-        run's other followers find their place here. ``epoch``: of the frames from now on.
+        """Continue the run that this node has copied (a former_run.FormerRun). Call before the broker boots.
+        The run's other followers then find their position here. ``epoch``: of the frames from now on.
         """
         assert self._last is self._first and not self._is_keeping
         self.position, self.epoch = former.position, epoch
@@ -177,13 +178,13 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def detach(self):
-        """Note that a follower has gone. ALONE_S after the last has gone, nothing is kept."""
+        """Note that a follower has gone. ALONE_S after the last one, frames are no longer kept."""
         self._followers -= 1
         if not self._followers:
             self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
 
     def close(self):
-        """Keep nothing any more. May switch."""
+        """Drop all frames, and keep no further ones. May switch."""
         if self._timer is not None:
             self._timer.kill()
             self._timer = None
@@ -192,13 +193,13 @@ class EventStream(Replicator):
             self._freeing.join()
 
     def end(self):
-        """The Entry of the last event put. A link that begins there gets all later events."""
+        """The Entry of the last event. A link that begins there gets all later events."""
         self.close_frame()
         return self._last
 
     def entry_at(self, run, position):
-        """The Entry from which a follower with the events of ``run`` up to ``position`` goes on; None if it
-        needs a sync.
+        """The Entry from which a follower can continue without a full sync, or None. ``run``, ``position``:
+        the last event that the follower has.
         """
         if position > self._runs.get(run, -1) or not self._is_keeping:
             return None
@@ -211,8 +212,8 @@ class EventStream(Replicator):
         return entry if entry is not None and entry.position == position and entry.is_whole else None
 
     def want(self, position, hurries=True):
-        """Send all events up to ``position`` now, because a promise waits for them; ``hurries``: for their
-        flush. Events that were told before a flush are on their way already.
+        """Send all events up to ``position`` now, because a confirm waits for them. ``hurries``: ask
+        followers to flush. Events from before a flush are sent already.
         """
         if position > self._last.position:
             if hurries:
@@ -221,9 +222,7 @@ class EventStream(Replicator):
                 self.close_frame()
 
     def octets_of(self, entry):
-        """The frame of an Entry, which may have to be read. If that fails, returns None and begins a new
-        chain.
-        """
+        """The frame of an Entry, read from its file if necessary. After a failure, None and a new chain."""
         if entry._piece is None:
             return entry._octets
         try:
@@ -290,7 +289,7 @@ class EventStream(Replicator):
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):
-        """Put a range into frames of its own, at once."""
+        """Put a range into separate frames, at once."""
         # The last frame alone has the event's position.
         self._close(self.position - 1, True)
         for at in range(start, end, PIECE_OCTETS):
@@ -300,7 +299,7 @@ class EventStream(Replicator):
             self._close(self.position if is_last else self.position - 1, is_last)
 
     def _add_later(self, file_id, file, start, end):
-        """Put entries for the pieces of a range into the chain."""
+        """Add entries for the pieces of a range, which are read later."""
         # The last one alone has the event's position.
         self._close(self.position - 1, True)
         content = Range(file, start, end)
@@ -340,7 +339,6 @@ class EventStream(Replicator):
             self._drop_first()
 
     def _drop_first(self):
-        """Drop the oldest frame of the chain."""
         dropped, first = self._first, self._first.next
         self._first = first
         dropped.cut()
@@ -351,7 +349,7 @@ class EventStream(Replicator):
         first.drop()
 
     def _begin_anew(self):
-        """Drop all frames. Every link is lost; its follower must sync."""
+        """Drop all frames. All links end, and their followers need a full sync."""
         self._stop_closer()
         self._room = Room() if self._is_keeping else None
         self._chain.is_dropped = True
@@ -368,7 +366,7 @@ class EventStream(Replicator):
             wake()
 
     def _free(self):
-        """Free dropped frames, and with them the files that they hold, in slices. May switch."""
+        """Free dropped frames, and the files held by them, in slices. May switch."""
         try:
             give_way()
             while not self._free_some():
@@ -377,7 +375,7 @@ class EventStream(Replicator):
             self._freeing = None
 
     def _free_some(self):
-        """Free dropped frames for a slice's time. Returns whether none is left."""
+        """Free dropped frames for FREE_S. Returns whether all are free."""
         clock = SliceClock(FREE_S)
         while (entry := self._dead) is not None:
             self._dead = entry.cut()
@@ -395,7 +393,7 @@ class EventStream(Replicator):
         self._begin_anew()
 
     def _fail(self, error):
-        """Go on after a fault: all followers must sync again."""
+        """Log an unexpected error and drop all frames, so that all followers sync again."""
         # The storage must not hear of it.
         if not self._has_failed:
             LOG.error("a change could not be sent to the followers, which begin anew", exc_info=error)

@@ -1,11 +1,11 @@
-"""Sync source: brings one follower's copy to the leader's state while the leader goes on.
+"""Sync source: brings one follower's copy to the leader's present state while the leader keeps working.
 
 Uses the register of files and the stream of events. Lists folders and files, waits for the checksums of the
 follower's copies (HASHES), and sends the blocks that differ.
 
-Nothing is locked. A chunk of a block is read in the hub, and in the same turn put into the stream, behind all
-events so far. So it is never older than these events, and all later changes come as events. Threads read the
-disk and compute checksums, which also brings the chunks into the system's cache.
+Nothing is locked. A chunk of a block is read on the event loop, and put into the stream without a switch in
+between, after all present events. So the chunk is never older than these events, and all later changes come
+as events. Threads read the disk and compute checksums, which also brings the chunks into the system's cache.
 """
 import contextlib
 import os
@@ -48,15 +48,15 @@ LEAST_OCTETS_S = 128 * 1024
 
 
 class SyncError(Exception):
-    """A sync cannot go on; the text says why."""
+    """A sync cannot continue. The text says why."""
 
 
 class SyncSource:
-    """One sync; ``done_octets`` of ``total_octets`` were compared.
+    """One full sync. ``done_octets`` of ``total_octets`` bytes were compared.
 
-        put(payload)           sends a payload of EVENTS behind all events so far, without a switch
+        put(payload)           sends a payload of EVENTS after all present events, without a switch
         wait_for_room()        returns when the link has room; may switch
-        found_damage(what)     called for a damaged file of the leader where the follower's differs; returns
+        found_damage(what)     called for a damaged file of the leader that differs at the follower; returns
                                whether that ends the sync; may switch
     """
 
@@ -76,9 +76,7 @@ class SyncSource:
         self._clock = SliceClock(SLICE_S)
 
     def blocks_of(self, file_id):
-        """The number of blocks of an awaited file: a follower has at most as many checksums. None for another
-        file.
-        """
+        """Number of blocks of an awaited file, and so of checksums; None for another file."""
         found = self._sizes.get(file_id)
         return None if found is None else -(-found[0] // BLOCK_OCTETS)
 
@@ -97,8 +95,8 @@ class SyncSource:
         return True
 
     def run(self):
-        """List everything, send the blocks that differ, and end with SYNCED. Raises SyncError; OSError if a
-        file cannot be read. May switch.
+        """List everything, send the blocks that differ, and end with SYNCED. May switch. Raises SyncError;
+        OSError if a file cannot be read.
         """
         # The follower hears of later files as events; if it heard of one twice, its content would be compared
         # with that of an older file.
@@ -116,7 +114,7 @@ class SyncSource:
     # the listing
 
     def _list_folders(self, listed):
-        """List folders that are not in the set ``listed``."""
+        """List folders that are not in the set ``listed``, and add them. No switch after the last one."""
         # Does not switch after the last one.
         while True:
             folders = [path for path in self._register.folders if path not in listed]
@@ -145,9 +143,7 @@ class SyncSource:
                 gevent.sleep(RENAMED_S)
 
     def _list_some(self, file_ids):
-        """List files, with their sizes in this turn. Returns the ids of files whose path a thread has
-        changed.
-        """
+        """List files with their present sizes. Returns the ids of files that a thread has renamed."""
         missing, listed = [], []
         for file_id in file_ids:
             path = self._register.paths.get(file_id)
@@ -178,9 +174,7 @@ class SyncSource:
     # the content
 
     def _await_answers(self):
-        """Wait for answers for a while. Returns whether there are tasks. Raises SyncError if nothing comes
-        for long.
-        """
+        """Wait up to LOOK_S for answers. Returns whether there are tasks. Raises SyncError after silence."""
         self._answered.clear()
         with self._answers:
             if self._answered.wait(LOOK_S):
@@ -192,7 +186,6 @@ class SyncSource:
         return False
 
     def _next_batch(self):
-        """Remove as many tasks as a thread checks in one go."""
         batch, blocks = [], 0
         while self._tasks and len(batch) < BATCH_FILES and blocks < BATCH_BLOCKS:
             task = self._tasks.popleft()
@@ -205,7 +198,6 @@ class SyncSource:
         return batch
 
     def _compare(self, batch):
-        """Send the differing blocks of some files."""
         found = in_thread(_check, [
             (task.path, task.inode, task.first, task.until, task.checksums) for task in batch])
         for task, differing in zip(batch, found, strict=True):
@@ -221,8 +213,7 @@ class SyncSource:
         self._give_way()
 
     def _check_source(self, task, differing):
-        """Check a segment before it replaces other content. Raises SyncError, FileNotFoundError. May switch.
-        """
+        """Check a segment before it replaces data. Raises SyncError, FileNotFoundError. May switch."""
         # The other content may be the sound one.
         replaces = bool(differing) and differing[0] < len(task.checksums)
         if not replaces or task.file_id in self._checked or not holds_messages(task.path):
@@ -245,7 +236,7 @@ class SyncSource:
                 posix.close(fd)
 
     def _send_block(self, task, fd, block):
-        """Send the chunks of a block. Zeros are left out if the follower has nothing there."""
+        """Send the chunks of a block. Skips zeros after the end of the follower's file."""
         is_lacked = block >= len(task.checksums)
         for at in range(block * BLOCK_OCTETS, min(task.size, (block + 1) * BLOCK_OCTETS), CHUNK_OCTETS):
             if self._clock.is_over():
@@ -256,7 +247,7 @@ class SyncSource:
                 self.sent_octets += len(octets)
 
     def _missing(self, task):
-        """Look again later for a file that a thread has renamed."""
+        """Retry later for a file that a thread has renamed. Raises SyncError after MISSING_MOST_S."""
         task.give_up_s = task.give_up_s or time.monotonic() + MISSING_MOST_S
         if time.monotonic() > task.give_up_s:
             raise SyncError(f"{task.path} is missing in the leader's folder")
@@ -276,8 +267,8 @@ class SyncSource:
 
 
 class _Patience:
-    """Limits how long a follower is waited for: at most ANSWER_MOST_S; longer when the follower has done some
-    work, by LEAST_OCTETS_S. A context manager for each wait; raises SyncError when the time is over.
+    """Limits how long the leader waits for a follower. A context manager for each wait; raises SyncError. The
+    limit is at most ANSWER_MOST_S. It grows with the follower's work, by LEAST_OCTETS_S.
     """
 
     def __init__(self):
@@ -285,7 +276,7 @@ class _Patience:
         self._since_s = 0.0
 
     def earn(self, octets):
-        """Note that the follower has handled so many octets."""
+        """Extend the limit, because the follower has handled so many bytes."""
         self._left_s = min(ANSWER_MOST_S, self._left_s + octets / LEAST_OCTETS_S)
 
     def __enter__(self):
@@ -300,8 +291,8 @@ class _Patience:
 
 
 class _Task:
-    """Compare the blocks [first, until) of a file. ``inode``: of the listed file; ``checksums``: of the
-    follower's blocks, from block 0.
+    """A task to compare the blocks [first, until) of a file. ``inode``: of the listed file. ``checksums``: of
+    the follower's blocks, from block 0.
     """
 
     __slots__ = ("file_id", "size", "inode", "checksums", "first", "until", "path", "give_up_s")
@@ -327,8 +318,8 @@ def _look_at(paths):
 
 
 def _check(tasks):
-    """Read blocks of files. Returns for each task the numbers of the blocks that differ; None for a missing
-    file. Raises OSError.
+    """Read blocks of files. Returns the numbers of differing blocks for each task. Raises OSError. The result
+    for a missing file is None.
     """
     return [_differing(*task) for task in tasks]
 
@@ -348,7 +339,7 @@ def _differing(path, inode, first, until, checksums):
 
 
 def _open(path, inode):
-    """Open a file. Raises FileNotFoundError, also if another file is there."""
+    """Open a file. Raises FileNotFoundError, also if another file has its name."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if os.fstat(fd).st_ino != inode:
         posix.close(fd)

@@ -76,8 +76,8 @@ class AppTask(Generic[Called, Sent, Result]):
         schedule: dict[str, Any] | None = None, expires_s: float | None = None, key: str | None = None,
         rate: str | None = None, **options: Any,
     ) -> None:
-        """``schedule``: the times of a periodic task, fields of x-schedule. ``key``: the parameter whose
-        value is the key. ``options``: further fields of the TaskConfig.
+        """Arguments: ``schedule`` has the times of a periodic task, fields of x-schedule. ``key``: the
+        parameter whose value is the task's key. ``options``: further fields of the TaskConfig.
         """
         self.app = app
         self.function = function
@@ -104,7 +104,6 @@ class AppTask(Generic[Called, Sent, Result]):
 
     def delay(self, *args: Sent.args, **kwargs: Sent.kwargs) -> str:
         """Send the task with these arguments, and wait for the broker's confirm. Returns the task's uuid.
-
         Raises BadArgument, NotDelivered.
         """
         return self.send(args, kwargs)
@@ -115,11 +114,13 @@ class AppTask(Generic[Called, Sent, Result]):
         unique: str | None = None, headers: dict[str, Any] | None = None, key: str | int | None = None,
         expires_s: float | None = None,
     ) -> str:
-        """Send the task, and wait for the broker's confirm. Returns the task's uuid. The task runs after
-        ``delay_s`` seconds or at ``eta`` (datetime or Unix seconds), higher ``priority`` first. The broker
-        drops it if a recent task had the same text ``unique``. Tasks with the same ``key`` (a text or an
-        integer) run in order, one at a time. If it has not begun after ``expires_s`` seconds, it is dropped.
-        Raises BadArgument, NotDelivered.
+        """Send the task, and wait for the broker's confirm. Returns the task's uuid.
+
+        ``delay_s``, ``eta``: run after so many seconds, or at this time (datetime or Unix seconds).
+        ``priority``: higher ones run first. ``unique``: the broker drops the task if a recent one had the
+        same text. ``key``: tasks with the same key (a text or an integer) run in order, one at a time.
+        ``expires_s``: drop the task if it has not begun after so many seconds. Raises BadArgument,
+        NotDelivered.
         """
         return self.app.server.publish(
             self.task(args, kwargs, delay_s, eta, priority, unique, headers, key, expires_s))
@@ -161,8 +162,8 @@ class AppTask(Generic[Called, Sent, Result]):
         return bool(self._schedule)
 
     def scheduled(self) -> Task:
-        """Return the Task that sets the task's schedule, or that deletes it if the task is not periodic.
-        Raises BadArgument if the task needs arguments.
+        """Return the Task that sets the task's schedule, or deletes it if the task is not periodic. Raises
+        BadArgument if the task needs arguments.
         """
         task = self.task() if self.is_periodic else Task(self.name, routing_key=self.queue)
         # One for all times, or each start would replace the schedule.
@@ -172,7 +173,7 @@ class AppTask(Generic[Called, Sent, Result]):
         return task
 
     def _group(self, key):
-        """The message group of a task with this key: with a concurrency of n, one of n in turn."""
+        """The message group of a task with this key. With a concurrency of n, a key has n groups in turn."""
         if not self.app.is_keyed:
             raise BadTask(f"task {self.name!r} has a key, which needs Dispatcher(keyed=True)")
         if not isinstance(key, (str, int)) or isinstance(key, bool) or key == "":
@@ -194,8 +195,10 @@ class AppTask(Generic[Called, Sent, Result]):
 
 
 class Dispatcher:
-    """An app: its tasks, their queues and their broker. Further keywords are those of ServerConfig. For
-    queues that Go workers declare, too, pass ``delivery_limit=None, priorities=0``.
+    """An app: its tasks, their queues and their broker.
+
+    Further keywords are those of ServerConfig. For queues that Go workers declare, too, pass
+    ``delivery_limit=None, priorities=0``.
 
         queue             for tasks that name no queue
         delivery_limit    how often the broker redelivers a task whose worker was lost; then it
@@ -251,14 +254,15 @@ class Dispatcher:
     ):
         """Decorator: make a function a task. ``name``: the function's name by default.
 
-        ``retries``: how often the task is run again after an error; ``backoff``: the waits before (a Backoff,
+        ``retries``: how often the task is run again after an error. ``backoff``: the waits before (a Backoff,
         or the first wait in s, which doubles). ``unique``: drop a task sent with equal arguments within
-        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument. ``key``: the parameter whose
-        value is the task's key. ``key_concurrency``: how many tasks with the same key run at once; above 1 in
-        no order. ``rate``: how many begin in a second, minute or hour ("10/s", "100/m", "5/h"), over all
-        workers; such a task has a queue of its own, by default ``<the app's queue>.<name>``. ``expires_s``:
-        drop a task that has not begun so many seconds after it was sent, or after the time of a periodic
-        task.
+        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument.
+
+        ``key``: the parameter whose value is the task's key. ``key_concurrency``: how many tasks with the
+        same key run at once; above 1 in no order. ``rate``: how many begin in a second, minute or hour
+        ("10/s", "100/m", "5/h"), over all workers; such a task has its own queue, by default ``<the app's
+        queue>.<name>``. ``expires_s``: drop a task that has not begun so many seconds after it was sent, or
+        after the time of a periodic task.
 
         ``every_s``, or ``cron`` and ``timezone`` (UTC): the broker sends the task at these times, once they
         are set by ``set_schedules`` or the start of a worker.
@@ -298,7 +302,7 @@ class Dispatcher:
         return task
 
     def _check_queue(self, task):
-        """Raise ValueError if a task with a rate shares its queue: others would wait behind it."""
+        """Raise ValueError if a task with a rate shares its queue, because other tasks would wait for it."""
         sharing = [each for each in self.tasks.values() if each.queue == task.queue]
         if task.interval_s and (sharing or task.queue == self.queue) or any(
                 each.interval_s for each in sharing):
@@ -322,12 +326,11 @@ class Dispatcher:
 
     @property
     def queues(self) -> list[str]:
-        """The sorted names of all queues that the tasks use."""
         return sorted({self.queue, *(task.queue for task in self.tasks.values())})
 
     @property
     def server(self) -> Server:
-        """The Server (connection) of this process, made at the first use. Forked processes make their own."""
+        """The Server (connection) of this process, made at the first use. A forked process makes its own."""
         process = self._process()
         with process.lock:
             if process.server is None or process.server.link.has_ended:
@@ -343,8 +346,8 @@ class Dispatcher:
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
 
     def set_schedules(self, queues: list[str] | None = None) -> None:
-        """Have the broker send the periodic tasks of these queues (None: all queues) at their times, and send
-        the other tasks at none. Raises NotDelivered, NotSupported.
+        """Let the broker send the periodic tasks of these queues (None: all queues) at their times. Schedules
+        of tasks that are not periodic are deleted. Raises NotDelivered, NotSupported.
         """
         for task in self.tasks.values():
             if task.queue not in (queues or self.queues):
@@ -358,9 +361,7 @@ class Dispatcher:
                     self.server.logger.warning("an earlier schedule may go on: %s", error)
 
     def drop_schedule(self, name: str, queue: str | None = None) -> None:
-        """Delete the schedule of a task whose function is gone. ``queue``: the app's by default. Raises
-        NotDelivered.
-        """
+        """Delete the schedule of a removed task. ``queue``: the app's by default. Raises NotDelivered."""
         queue = queue or self.queue
         self.server.publish(Task(name, routing_key=queue, schedule={"name": schedule_name(queue, name)}))
 
@@ -368,9 +369,7 @@ class Dispatcher:
         self, queues: list[str] | None = None, concurrency: int | None = None, run_in: str | None = None,
         name: str = "worker",
     ) -> list[Worker]:
-        """Set the schedules of these queues (None: all queues), and start a Worker for each of them. Returns
-        the list of Workers.
-        """
+        """Set the schedules, and start a Worker for each of these queues (None: all). Returns the Workers."""
         self.set_schedules(queues)
         server, made = self.server, []
         limit = concurrency or self.concurrency
@@ -389,7 +388,7 @@ class Dispatcher:
         return made
 
     def arguments(self, queue: str, delays: Any) -> dict[str, Any]:
-        """Return the arguments to declare a queue. ``delays``: BrokerDelays or QueueDelays."""
+        """The arguments to declare a queue. ``delays``: BrokerDelays or QueueDelays."""
         arguments: dict[str, Any] = {}
         if self._interval_s(queue):
             arguments["x-single-active-consumer"] = True  # one worker at a time keeps the pace for all
@@ -408,15 +407,15 @@ class Dispatcher:
         return arguments
 
     def revoke(self, *identifiers: str) -> None:
-        """Have workers drop the tasks of these uuids, if they have not begun. Returns when the broker has it
-        on disk. Raises NotDelivered, DispatcherError, OSError, ClientError.
+        """Let workers drop the tasks of these uuids, if they have not begun. Returns when the broker has the
+        order on disk. Raises NotDelivered, DispatcherError, OSError, ClientError.
         """
         with self.connect() as connection:
             remote.revoke(connection, self.exchange, list(identifiers))
 
     def inspect(self, timeout_s: float = 2.0) -> dict[str, Any]:
-        """Ask the workers what they run. Returns {"processes": [...], "queues": [...]} after ``timeout_s``,
-        or once all have answered. Raises DispatcherError, OSError, ClientError.
+        """Ask the workers which tasks they run. Returns {"processes": [...], "queues": [...]}. Returns after
+        ``timeout_s``, or once all have answered. Raises DispatcherError, OSError, ClientError.
         """
         with self.connect() as connection:
             return remote.inspect(connection, self.exchange, self.queues, timeout_s)
@@ -427,7 +426,7 @@ class Dispatcher:
 
     @property
     def has_dead_letters(self) -> bool:
-        """True if its queues may have a dead letter exchange, for tasks whose workers were lost too often."""
+        """True if queues may have a dead-letter exchange, for tasks whose workers were lost too often."""
         return self._delivery_limit is not None
 
     def connect(self) -> Connection:
@@ -438,8 +437,10 @@ class Dispatcher:
         return max((each.interval_s for each in self.tasks.values() if each.queue == queue), default=0.0)
 
     def _prefetch(self, queue, limit):
-        """How many tasks a worker of the queue takes: with a rate, no more than the delivery limit or than
-        begin in a minute. Each stop of the worker returns those that wait, which the delivery limit counts.
+        """Number of tasks that a worker of the queue takes in advance.
+
+        With a rate, at most the delivery limit, or the tasks that begin in a minute: when the worker stops,
+        waiting tasks are returned, which counts towards the delivery limit.
         """
         prefetch, interval_s = self.prefetch or limit, self._interval_s(queue)
         if not interval_s or self._delivery_limit is None:
@@ -452,7 +453,7 @@ class Dispatcher:
         return True if server is None else server.close(timeout_s)
 
     def _process(self):
-        """Return the app's state in this process. Forked processes have their own."""
+        """The app's state in this process. A forked process has its own."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
@@ -465,12 +466,11 @@ class Dispatcher:
 
 
 def schedule_name(queue: str, task: str) -> str:
-    """The name of a task's schedule."""
     return f"{queue}:{task}"
 
 
 def _schedule(name, every_s, cron, zone):
-    """Return the times of a periodic task as fields of x-schedule; none if it is not periodic."""
+    """The times of a periodic task as fields of x-schedule; {} if it is not periodic. Raises ValueError."""
     if every_s is not None and cron is not None:
         raise ValueError(f"task {name!r}: times are given by every_s or by cron, not by both")
     if zone is not None and cron is None:
@@ -489,7 +489,7 @@ def _schedule(name, every_s, cron, zone):
 
 
 class _Process:
-    """An app's state in one process; a forked process makes a new _Process."""
+    """An app's state in one process. A forked process makes a new _Process."""
 
     # A fork copies neither the thread that serves the connection nor a thread that holds the lock.
     def __init__(self) -> None:

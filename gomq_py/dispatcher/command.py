@@ -1,7 +1,7 @@
-"""The command gomq-py-worker: loads an app, runs its workers, and shows their status until a signal stops it.
+"""The command gomq-py-worker: loads an app, runs its workers, and shows their status.
 
 At the first Ctrl-C or SIGTERM the command starts no more tasks and waits for running tasks. At the second it
-ends; running tasks return to their queues. With --reload a parent restarts it if a file changes.
+ends; running tasks return to their queues. With --reload a parent process restarts it if a file changes.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _CONNECTION_BROKEN, LEFT_BEHIND = 1, 3
 
 
 def run(arguments=None):
-    """Run the command with these arguments; returns its exit code."""
+    """Run the command with these arguments. Returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     if given and given[0] in COMMANDS:
         return run_command(given)
@@ -48,8 +48,6 @@ def run(arguments=None):
 
 
 class _Run:
-    """Runs an app's workers until a signal, or until the Server stops reconnecting."""
-
     def __init__(self, app, options):
         self._app = app
         self._options = options
@@ -100,9 +98,8 @@ class _Run:
         return self._leave(server, broken.is_set())
 
     def _connected(self):
-        """Return the connected Server, or None if a signal to stop comes first.
-
-        Raises the error of the last attempt if all attempts have failed.
+        """The connected Server, or None if a signal to stop comes first. Raises the error of the last attempt
+        if all attempts have failed.
         """
         answer: Future = Future()
 
@@ -165,7 +162,7 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write the health file atomically; delete it if the connection is lost. A failure is only logged."""
+        """Write the health file atomically, or delete it without a connection. A failure is only logged."""
         # So a probe can check whether it exists and how old it is.
         path = Path(self._options.health_file)
         try:

@@ -1,7 +1,7 @@
-"""Replaces messages by copies: a worker that delays or dead-letters a task publishes a copy of its message,
-and acknowledges the original when the copy is confirmed.
+"""Copies: replaces a message that a worker delays or dead-letters by a changed copy.
 
-A crash in between leaves both messages, so that no task is lost. All code here runs in the link's thread.
+The worker publishes the copy, and acknowledges the original when the copy is confirmed. A crash in between
+leaves both messages, so that no task is lost. All code here runs in the link's thread.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ class Copies:
         self.futures: set = set()  # of copies in flight
 
     def cancel(self):
-        """Cancel all unconfirmed copies: the connection is lost, so the broker redelivers the originals."""
+        """Cancel all unconfirmed copies, because the connection is lost and the originals are redelivered."""
         for future in list(self.futures):
             future.cancel()
 
@@ -46,11 +46,11 @@ class Copies:
         self.futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
-        """Publish a copy with these headers by ``send(properties)``, which returns a Future. When the copy is
-        confirmed, acknowledge the original.
+        """Publish a copy with these headers, and acknowledge the original when the copy is confirmed.
 
-        Calls ``otherwise(error)`` if the copy cannot be encoded, for example because its headers are too
-        large for a frame. ``bare``: leave out the original's properties and headers.
+        ``send(properties)`` publishes, and returns a Future. ``otherwise(error)`` is called if the copy
+        cannot be encoded, for example because its headers are too large for a frame. ``bare``: leave out the
+        original's properties and headers.
         """
         if delivery.channel.closed:
             return
@@ -87,8 +87,8 @@ class Copies:
 
 
 def properties_of(delivery, headers=None, bare=False, without=()):
-    """Return the properties for a copy of a delivery: its own, without headers of this trip and those named
-    in ``without``, and with the ``headers``. ``bare``: leave out all of the delivery's own.
+    """The properties for a copy of a delivery: the delivery's own, with the ``headers``. Headers of this
+    delivery and those in ``without`` are left out. ``bare``: leave out all of the delivery's own.
     """
     properties: Any = Properties()
     if not bare:

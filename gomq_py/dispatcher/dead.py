@@ -1,8 +1,8 @@
-"""Runs dead tasks again: moves them from ``<queue>.dead`` back to their queue, with fresh attempts.
+"""Dead tasks: moves them from ``<queue>.dead`` back to their queue, with fresh attempts.
 
-Each move is a transaction of its own: a process that is killed leaves each task in exactly one of the queues.
-A broker that is killed during a commit may leave the task in both. On other brokers than gomq-py a kill of
-the process may do so, too.
+Each move is a separate transaction: a process that is killed leaves each task in exactly one of the queues. A
+broker that is killed during a commit may leave the task in both. On other brokers than gomq-py a kill of the
+process may do so, too.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _OF_EARLIER_ATTEMPTS = (
 
 @dataclass
 class Outcome:
-    """Counts dead tasks: ``moved`` by (name, error); ``others`` (other names) and ``expired`` stay dead."""
+    """Counts of dead tasks. ``moved``: by (name, error). Tasks with other names or expired stay dead."""
 
     moved: Counter[tuple[str, str]] = field(default_factory=Counter)
     others: int = 0
@@ -36,7 +36,7 @@ def retry_dead(
     connection: Connection, queue: str, outcome: Outcome, *, name: str | None = None,
     limit: int | None = None, dry_run: bool = False,
 ) -> None:
-    """Move the tasks that are dead now back to ``queue``, and count them in ``outcome``.
+    """Move the dead tasks back to ``queue``, and count them in ``outcome``.
 
     ``name``: only tasks of this name. ``limit``: at most so many. ``dry_run``: only count. Raises
     DispatcherError if a queue is missing or full; tasks moved before stay moved.
@@ -96,7 +96,7 @@ def _name_of(delivery):
 
 
 def _error_of(headers):
-    """The error's name as the worker has noted it, or the reason for which the broker dead-lettered it."""
+    """The error's name from the worker's header, or else the broker's reason for dead-lettering."""
     deaths = headers.get("x-death")
     first = deaths[0] if isinstance(deaths, list) and deaths else None
     error = headers.get(wire.ERROR_HEADER) or (first.get("reason") if isinstance(first, dict) else None)

@@ -57,14 +57,14 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """Return (exchange, headers) with which to publish a task that is to run in ``delay_s`` seconds."""
+        """The (exchange, headers) for publishing a task that is to run in ``delay_s`` seconds."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}
         return self._delayed, headers
 
     def place_schedule(self, schedule):
-        """Return (exchange, headers) with which to publish a task that is sent at each time of a schedule."""
+        """The (exchange, headers) for publishing a task that is sent at each time of a schedule."""
         return self._delayed, {SCHEDULE_HEADER: schedule}
 
     def prepare(self, channel, delay_s):
@@ -82,7 +82,7 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Do nothing: ``prepare`` declares the queues. Raises NotSupported if ``unique_s`` is given."""
+        """Declare no queue: ``prepare`` does. Raises NotSupported if ``unique_s`` is given."""
         self._there.clear()
         if unique_s is not None:
             raise _not_unique()
@@ -126,7 +126,7 @@ def _short(unique):
 
 
 def left_s(headers, clock=time.time):
-    """Return the seconds until a task with these headers may run; 0: it may run now."""
+    """Seconds until a task with these headers may run; 0: now."""
     due_ms = headers.get(DUE_HEADER)
     if not isinstance(due_ms, int) or isinstance(due_ms, bool):
         return 0
@@ -135,7 +135,7 @@ def left_s(headers, clock=time.time):
 
 
 def delays_of(server_properties, exchange):
-    """Return a BrokerDelays if the server properties are those of gomq-py, otherwise a QueueDelays."""
+    """A BrokerDelays if the server properties are those of gomq-py, otherwise a QueueDelays."""
     # Not by the product, which says RabbitMQ: docs/decisions/0004.
     platform = server_properties.get("platform", "")
     platform = platform.decode("utf-8", "replace") if isinstance(platform, bytes) else str(platform)

@@ -9,7 +9,7 @@ class DispatcherError(Exception):
 
 
 class BadTask(DispatcherError, ValueError):
-    """The task cannot be encoded or has invalid options, or the received message is no task."""
+    """The task cannot be encoded or has invalid options, or the received message is not a task."""
 
 
 class BadArgument(BadTask):
@@ -37,13 +37,12 @@ class TaskTimeout(DispatcherError, TimeoutError):
 
 
 class ProcessDied(DispatcherError):
-    """The process in which the task ran has ended before the task."""
+    """The child process that ran the task has ended before the task."""
 
 
 class Retry(DispatcherError):
-    """A task raises Retry to run again, after ``delay_s`` seconds (None: after its backoff).
-
-    The constructor raises BadTask if the delay is invalid.
+    """A task raises Retry to run again, after ``delay_s`` seconds (None: after its backoff). The constructor
+    raises BadTask if the delay is invalid.
     """
 
     def __init__(self, reason: str = "the task asks for it", delay_s: float | None = None) -> None:
@@ -68,10 +67,8 @@ class Reject(DispatcherError):
 
 
 def checked_seconds(what: str, seconds: float) -> float:
-    """Return the seconds as a float. ``what``: for the error's text.
-
-    Raises BadTask unless they are an int or float, at least 0: callers must convert Decimal, Fraction and
-    numpy's numbers.
+    """Return the seconds as a float. Raises BadTask unless they are an int or float, at least 0. Callers must
+    convert Decimal, Fraction and numpy's numbers. ``what``: for the error's text.
     """
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= LONGEST_DELAY_S:

@@ -1,8 +1,8 @@
-"""Runs tasks in greenlets, and lets a greenlet wait for a confirm while other greenlets run. Only this module
-of the task queue imports gevent.
+"""Greenlets: runs tasks in greenlets, and lets a greenlet wait for a confirm while others run.
 
-The greenlets of tasks run in a thread with its own hub: the rest of the program needs no patching. The tasks'
-functions must yield to the hub: ``gomq-py-worker --greenlets`` patches the standard library for that.
+Only this module of the task queue imports gevent. The greenlets of tasks run in a thread with its own event
+loop, so the rest of the program needs no patching. The tasks' functions must yield to the event loop:
+``gomq-py-worker --greenlets`` patches the standard library for that.
 """
 
 import sys
@@ -16,10 +16,8 @@ from gevent.pool import Pool
 
 
 class Greenlets:
-    """Runs tasks in at most ``limit`` greenlets at once.
-
-    A task that takes too long is killed. The next task may start at once, even if the killed task catches the
-    kill and goes on.
+    """Runs tasks in at most ``limit`` greenlets at once. A task that takes too long is killed. The next task
+    may start at once, even if the killed task catches the kill and continues.
     """
 
     kind = "greenlets"

@@ -1,12 +1,10 @@
-"""Shows workers' counters to Prometheus. Only this module of the task queue imports prometheus_client."""
+"""Metrics: shows workers' counters to Prometheus. Only this module here imports prometheus_client."""
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 class _Collector:
-    """Collects the counters of the Server and its Workers for Prometheus, at each scrape."""
-
     def __init__(self, server, workers):
         self._server = server
         self._workers = workers

@@ -1,4 +1,4 @@
-"""Pace: begins the tasks of one worker at most so often. All code here runs in the link's thread."""
+"""Pace: limits how often one worker begins tasks. All code here runs in the link's thread."""
 
 import time
 from collections import deque
@@ -10,11 +10,11 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Pace:
-    """Begins tasks in order and ``interval_s`` apart; 0: at once. A task that a late timer delays does not
-    delay those behind it, so that the mean holds.
+    """Begins tasks in order and ``interval_s`` apart; 0: at once.
 
-    ``link.call_later`` plans the next beginning. ``forget(invocation)`` is called for a task that its runner
-    cannot begin; if it had to wait, then also ``refuse(delivery, error)``.
+    A late timer delays only its own task, so that the mean rate holds. ``link.call_later`` plans the next
+    beginning. ``forget(invocation)`` is called for a task that its runner cannot begin; if the task had to
+    wait, ``refuse(delivery, error)`` is called, too.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Pace:
         self._is_planned = False
 
     def begin(self, runner: Any, invocation: Any) -> None:
-        """Have the runner begin the invocation, now or at its time. Raises what the runner raises now."""
+        """Let the runner begin the invocation, now or at its time. Raises the runner's error only if now."""
         if not self._interval_s:
             self._start(runner, invocation)
             return
@@ -69,7 +69,7 @@ class Pace:
 
 
 def interval_of(rate: str) -> float:
-    """Return the seconds between two tasks of a rate such as "10/s", "100/m" or "5/h". Raises ValueError."""
+    """Seconds between two tasks of a rate such as "10/s", "100/m" or "5/h". Raises ValueError."""
     count, slash, unit = rate.partition("/") if isinstance(rate, str) else ("", "", "")
     try:
         interval_s = _UNITS[unit] / float(count)

@@ -1,7 +1,7 @@
-"""Runs tasks in a child process, one at a time, so that a task that takes too long can be killed.
+"""Processes: runs tasks in a child process, one at a time, so that a slow task can be killed.
 
 The child is a new interpreter (``python -m gomq_py.dispatcher.processes FD PARENT``): a fork would copy locks
-that other threads hold. The child imports the function by its name and exits when the pipe is closed.
+that other threads hold. The child imports the function by its name, and exits when the pipe is closed.
 """
 
 import contextlib
@@ -66,9 +66,8 @@ class Child:
 
 
 def reference_of(function):
-    """Return (module, qualified name), with which another process can import the function.
-
-    Raises DispatcherError if an import by that name is impossible.
+    """Return (module, qualified name) by which another process can import the function. Raises
+    DispatcherError if that is impossible.
     """
     bound_to = getattr(
         function, "__self__", None)  # AppTask.call: the name is that of the function it decorates
@@ -90,7 +89,7 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, which a task has forked, when the task's function ends in it."""
+    """End this process, which a task has forked, after the task's function has ended in it."""
     # Only the parent may go on as a worker, because connection and pipe are the parent's.
     code = 0
     with contextlib.suppress(Exception):
@@ -137,9 +136,7 @@ def _portable(fault):
 
 
 def _leave_signals_to(parent):
-    """Ignore Ctrl-C and SIGTERM, which the parent handles, and have the system kill this process with the
-    parent.
-    """
+    """Ignore Ctrl-C and SIGTERM, which the parent handles, and die with the parent."""
     # The task then returns to the queue and must not run twice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler, because an ignored signal would be inherited by programs that the task starts.

@@ -1,4 +1,4 @@
-"""Remote control: revokes tasks by id, and asks workers what they run. One RemoteControl for each Server.
+"""Remote control: revokes tasks by id, and asks workers which tasks they run. One per Server.
 
 For an exchange X of tasks:
 
@@ -60,10 +60,10 @@ _RUNNING = {"uuid": str, "name": str, "attempt": int, "seconds": (int, float, ty
 
 
 class RemoteControl:
-    """Keeps the ids of revoked tasks (``revoked``: id -> Unix time), and answers questions about the workers.
+    """Keeps the ids of revoked tasks, and answers questions about the workers.
 
-    All code here runs in the link's thread. Without the rights that it needs it logs a warning, and the
-    workers run without it.
+    ``revoked``: {id: Unix time}. All code here runs in the link's thread. Without the necessary rights it
+    logs a warning, and the workers run without it.
     """
 
     def __init__(self, server: Any) -> None:
@@ -82,7 +82,7 @@ class RemoteControl:
         self._channels = []
 
     def channel_closed(self, connection: Connection, error: ChannelClosed) -> bool:
-        """Return True, and begin anew, if the closed channel was one of these; else False."""
+        """Open new channels, if the closed channel was one of these. Returns whether it was."""
         if not any(error.is_same(each.error) for each in self._channels):
             return False
         self._again(connection)
@@ -167,8 +167,8 @@ class RemoteControl:
 
 
 def revoke(connection: Connection, exchange: str, identifiers: list[str]) -> None:
-    """Revoke the tasks of these ids that have not begun. Returns when the broker has it on disk. Raises
-    BadTask, DispatcherError, NotDelivered.
+    """Revoke the tasks of these ids that have not begun. Returns when the broker has the order on disk.
+    Raises BadTask, DispatcherError, NotDelivered.
     """
     for each in identifiers:
         if not _is_id(each):
@@ -191,10 +191,11 @@ def revoke(connection: Connection, exchange: str, identifiers: list[str]) -> Non
 def inspect(
     connection: Connection, exchange: str, queues: list[str], timeout_s: float = 2.0,
 ) -> dict[str, Any]:
-    """Ask all workers what they do. Returns {"processes": [...], "queues": [...]}: the answers of worker
-    processes within ``timeout_s``, and how many tasks wait in these queues and those of the answers.
+    """Ask all workers which tasks they run. Returns {"processes": [...], "queues": [...]}.
 
-    Returns earlier once as many workers have answered as consume from ``queues``.
+    "processes" are the answers of worker processes. "queues" are the counts of waiting tasks in ``queues``
+    and in the queues of the answers. Returns after ``timeout_s``, or once as many workers have answered as
+    consume from ``queues``.
     """
     deadline = time.monotonic() + timeout_s
     consumers = sum(each["consumers"] for each in _queues(connection, queues))
@@ -223,7 +224,7 @@ def inspect(
 
 
 def _answer(body):
-    """Return the answer of a worker process; None if it has another form, because another program sent it."""
+    """The answer of a worker process; None if it has another form, because another program sent it."""
     if len(body) > _LONGEST_ANSWER:
         return None
     try:
@@ -266,7 +267,7 @@ def _worker(worker):
 
 
 def _queues(connection, names):
-    """How many tasks wait in the queues of these names that there are."""
+    """Return counts of tasks and consumers for those of the named queues that exist, a dict per queue."""
     found = []
     for name in names:
         counts = _counts(connection, name)

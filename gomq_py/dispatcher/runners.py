@@ -1,8 +1,9 @@
 """Runners run the functions of tasks: in threads, processes, an asyncio event loop or greenlets.
 
 The link's thread calls ``begin`` and ``abandon``, which never wait. A runner calls
-``invocation.finished(error)`` in the thread or greenlet of the function. A worker abandons an invocation (one
-run of a task) that takes too long: it settles the task, and ignores what the function does afterwards.
+``invocation.finished(error)`` in the thread or greenlet of the function. An invocation is one run of a task.
+A worker abandons an invocation that takes too long: it settles the task, and ignores the function's later
+result.
 """
 
 import asyncio
@@ -28,8 +29,8 @@ PROCESS_AGAIN_S = 1.0
 
 
 class Hooks:
-    """Lists of functions to call before and after each task; append to them. An error in ``before_task``
-    fails the task; errors in ``after_task`` and ``failed_task`` are only logged.
+    """Lists of functions to call before and after each task. Callers append to the lists. An error in
+    ``before_task`` fails the task. Errors in ``after_task`` and ``failed_task`` are only logged.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -41,16 +42,13 @@ class Hooks:
         self.check: Callable[[TaskContext], object] = lambda context: None
 
     def before(self, context: TaskContext) -> None:
-        """Call the ``before_task`` hooks, in the thread or greenlet that then runs the task. Raises Dropped.
-        """
+        """Call the ``before_task`` hooks, in the thread or greenlet of the task. Raises Dropped."""
         self.check(context)
         for hook in self.before_task:
             hook(context)
 
     def ended(self, context: TaskContext, error: BaseException | None) -> None:
-        """Call the ``after_task`` hooks if ``error`` is None, else the ``failed_task`` hooks. Retry and
-        Dropped call neither.
-        """
+        """Call the ``after_task`` or, after an error, ``failed_task`` hooks; none for Retry and Dropped."""
         if isinstance(error, (Retry, Dropped)):
             return
         hooks, arguments = (self.after_task, (context,)) if error is None else (
@@ -83,14 +81,14 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """Return True for the first call only; that caller (runner or timeout check) settles the task."""
+        """Return True for the first call only. That caller (runner or timeout check) settles the task."""
         try:
             return self._unclaimed.pop()
         except IndexError:
             return False
 
     def run(self, call):
-        """Call the ``before_task`` hooks and ``call()``; return the result of finished(). Never raises."""
+        """Call the ``before_task`` hooks and ``call()``. Returns the result of ``finished``. Never raises."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -121,9 +119,8 @@ class Invocation:
 
 
 class Threads:
-    """Runs tasks in at most ``limit`` threads.
-
-    A thread cannot be killed. For an abandoned task a new thread starts; the old thread ends after the task.
+    """Runs tasks in at most ``limit`` threads. A thread cannot be killed. For an abandoned task a new thread
+    starts; the old thread ends after the task.
     """
 
     kind = "threads"
@@ -181,9 +178,8 @@ class Threads:
 
 
 class Processes(Threads):
-    """Runs tasks in at most ``limit`` processes, each served by a thread.
-
-    The process of an abandoned task is killed, and a new process replaces it.
+    """Runs tasks in at most ``limit`` processes, each served by a thread. The process of an abandoned task is
+    killed, and a new process replaces it.
     """
 
     kind = "processes"
@@ -193,12 +189,12 @@ class Processes(Threads):
         self._busy: set = set()  # running invocations
 
     def abandon(self, invocation):
-        """Kill the process of an invocation that takes too long; the next task gets a new process."""
+        """Kill the process of an invocation that takes too long. The next task gets a new process."""
         if invocation.holder is not None:
             invocation.holder.kill()
 
     def close(self):
-        """Kill the processes that run a task; the worker has returned their tasks to the queue."""
+        """Kill the processes that run a task, after the worker has returned their tasks to the queue."""
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():
@@ -235,7 +231,7 @@ class EventLoop:
     """Runs coroutine functions, at most ``limit`` at once, on an asyncio loop in its own thread.
 
     The coroutine of an abandoned task is cancelled. The next coroutine may start at once, even if the
-    cancelled coroutine catches the cancellation and goes on.
+    cancelled coroutine catches the cancellation and continues.
     """
 
     kind = "asyncio"
@@ -268,7 +264,7 @@ class EventLoop:
             self._loop.call_soon_threadsafe(self._let_go, invocation.holder)
 
     def close(self):
-        """Stop the event loop; coroutines that still run are dropped. A second call does nothing."""
+        """Stop the event loop, and drop running coroutines. A second call does nothing."""
         self._closing = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -4,7 +4,7 @@
                                  default_routing_key="jobs"))
     server.publish(Task("resize", ["cat.png", 640]))
 
-Workers share the connection; each worker has a channel and a name of its own. Any number of threads and
+Workers share the connection; each worker has its own channel and name. Any number of threads and
 greenlets may publish at once.
 """
 
@@ -52,7 +52,9 @@ class InitQueue:
 
 @dataclass
 class ServerConfig:
-    """The broker's URL, and what the Server declares: a durable direct exchange, queues, bindings.
+    """The broker's URL, and the exchange, queues and bindings that the Server declares.
+
+    The exchange is durable and direct.
 
         reconnection_interval_s     first wait before a reconnect; waits double, each less a random part
         reconnection_most_s         the longest wait
@@ -99,10 +101,10 @@ class ServerConfig:
 
 
 class Server:
-    """A connection to the broker, for tasks. The constructor connects; if all attempts fail it raises the
-    last error (OSError, ClientError).
+    """A connection to the broker, for tasks. The constructor connects.
 
-    ``connection_broken``: an Event, set when the Server stops reconnecting.
+    If all attempts fail, the constructor raises the last error (OSError, ClientError). ``connection_broken``:
+    an Event, set when the Server stops reconnecting.
     """
 
     def __init__(self, config: ServerConfig | None = None) -> None:
@@ -168,15 +170,11 @@ class Server:
         return task.uuid
 
     def submit(self, task: Task) -> Future[str]:
-        """Send a task without waiting. Returns a Future of its uuid, for ``asyncio.wrap_future`` for example.
-
-        Raises BadTask.
-        """
+        """Send a task without waiting. Returns a concurrent.futures.Future of its uuid. Raises BadTask."""
         return self._send(self._placed(task), task)
 
     def new_worker(self, config: WorkerConfig, tasks: dict[str, TaskConfig] | None = None) -> Worker:
-        """Declare a worker's queue; return the Worker, which is not started. ``tasks``: {name: TaskConfig}.
-        """
+        """Declare a worker's queue. Returns the Worker, not started. ``tasks``: {name: TaskConfig}."""
         if self._closing:
             raise ServiceDisconnected("Service is disconnected: the server was closed")
         if config.name in self._workers:
@@ -193,7 +191,7 @@ class Server:
         return worker
 
     def get_worker(self, name: str) -> Worker:
-        """Return the worker of this name. Raises KeyError, whose text lists the workers' names."""
+        """The worker of this name. Raises KeyError, whose text lists the workers' names."""
         if name not in self._workers:
             raise KeyError(f"no worker {name!r}: there are {', '.join(sorted(self._workers)) or 'none'}")
         return self._workers[name]
@@ -204,7 +202,7 @@ class Server:
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Stop consuming, wait up to ``timeout_s`` for running tasks, and disconnect. Returns True if all
-        tasks have finished; unfinished tasks return to their queues.
+        tasks have finished. Unfinished tasks return to their queues.
         """
         self._closing = True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -245,7 +243,6 @@ class Server:
 
     @property
     def revoked(self) -> Container[str]:
-        """The ids of revoked tasks."""
         return self._remote.revoked
 
     def forget(self, worker: Worker) -> None:
@@ -254,7 +251,7 @@ class Server:
     # The rest is private.
 
     def _placed(self, task):
-        """Return the message for a task: (exchange, routing key, body, headers). Raises BadTask."""
+        """The message for a task: (exchange, routing key, body, headers). Raises BadTask."""
         body = task.encode()
         routing_key = task.routing_key or self.config.default_routing_key
         if not routing_key:
@@ -381,7 +378,7 @@ class Server:
 
 
 def _greenlets():
-    """Return the module ``greenlets`` if the caller runs in a greenlet, otherwise None."""
+    """The module ``greenlets`` if the caller runs in a greenlet, otherwise None."""
     if "gevent" not in sys.modules:
         return None
     from gomq_py.dispatcher import greenlets
@@ -390,8 +387,6 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Let the Future ``answer`` fail with the reason ``why``: the task cannot be sent without a connection.
-    """
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

@@ -34,7 +34,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """The argument types of one task. ``skip``: count of first parameters that the worker supplies (uuid)."""
+    """The argument types of one task. ``skip``: number of first parameters that the worker supplies."""
 
     def __init__(self, name: str, function: Callable[..., Any], skip: int = 0) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Signature:
         self._signature = inspect.Signature([each.replace(annotation=_P.empty) for each in self._parameters])
 
     def arguments(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> list[Argument]:
-        """Return the Arguments to send for a call, in order and with defaults. Raises BadArgument."""
+        """The Arguments to send for a call, in order and with defaults. Raises BadArgument."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -68,7 +68,7 @@ class Signature:
         return found
 
     def position_of(self, parameter: str) -> int:
-        """Return where the argument of this parameter stands among those sent. Raises BadTask."""
+        """Position of this parameter's argument among those sent. Raises BadTask."""
         for position, each in enumerate(self._parameters):
             if each.kind is _P.VAR_POSITIONAL:
                 break
@@ -98,9 +98,8 @@ class Signature:
 
 
 def check_of(function: Callable[..., Any], skip: int) -> Callable[[list[Any], Any], None]:
-    """Return a function that checks only the number of a task's arguments, for tasks without a Signature.
-
-    ``skip``: count of first parameters that the worker supplies.
+    """A function that checks only the number of a task's arguments, for tasks without a Signature. ``skip``:
+    number of first parameters that the worker supplies.
     """
     try:
         least, most = _counts(inspect.signature(function).parameters.values())

@@ -1,4 +1,4 @@
-"""Subcommands of gomq-py-worker that look at a task queue or change it, and run no tasks."""
+"""Subcommands of gomq-py-worker that show or change a task queue, and run no tasks."""
 
 import argparse
 import importlib
@@ -18,8 +18,8 @@ from gomq_py.dispatcher.server import ServerConfig
 
 
 def run_command(arguments):
-    """Run the subcommand that the first argument names. Returns its exit code: 0, 1 if the broker refuses or
-    cannot be reached, 2 for wrong arguments.
+    """Run the subcommand that the first argument names. Returns its exit code. 0: success; 1: the broker
+    refuses or cannot be reached; 2: wrong arguments.
     """
     options = _parser().parse_args(arguments)
     app = loaded(options.app) if options.app else Dispatcher(exchange=options.exchange)
@@ -35,8 +35,8 @@ def run_command(arguments):
 
 
 def loaded(place):
-    """Return the Dispatcher named by ``module:name``; without a name, ``module:app``. Returns None, and says
-    why, if it cannot be loaded.
+    """The Dispatcher named by ``module:name`` or, without a name, ``module:app``. Returns None, and prints
+    the reason, if it cannot be loaded.
     """
     module, _, name = place.partition(":")
     sys.path.insert(0, os.getcwd())
@@ -53,12 +53,11 @@ def loaded(place):
 
 
 def say(text):
-    """Write a line to standard error."""
     print(f"gomq-py-worker: {text}", file=sys.stderr)
 
 
 def count_of(text):
-    """Return the count in an argument. Raises ArgumentTypeError if it is below 1."""
+    """Parse a count. Raises ArgumentTypeError if it is below 1."""
     count = int(text)
     if count < 1:
         raise argparse.ArgumentTypeError("is at least 1")
@@ -104,7 +103,7 @@ def _inspect(app, options):
 
 
 def _show(found):
-    """Print the answers. Their texts may be anybody's, with control characters for the terminal."""
+    """Print the answers. Their texts may come from any program, with control characters for the terminal."""
     for process in found["processes"]:
         print(f"process {process['pid']} on {on_one_line(process['host'])}, "
               f"gomq-py {on_one_line(process['version'])}")

@@ -67,10 +67,11 @@ class Task:
 
     An empty ``uuid`` is replaced by a new one. ``delay_s``: seconds before the task runs. ``priority`` needs
     a queue with priorities. ``unique``: the broker drops tasks that have the same text as a recent one.
-    ``expires_s``: seconds after which a task that has not begun is dropped, by its worker and, with
-    ``broker_drops``, also by the broker; that would bring it to the dead letters of a queue that has any.
-    ``schedule``: the table x-schedule, by which the broker sends the task again and again; one with a name
-    alone deletes the schedule of this name.
+    ``expires_s``: a task that has not begun after so many seconds is dropped by its worker. ``broker_drops``:
+    also by the broker, which moves it to the dead letters of a queue that has any.
+
+    ``schedule``: the table x-schedule, by which the broker sends the task repeatedly. A table with only a
+    name deletes the schedule of this name.
     """
 
     name: str
@@ -86,7 +87,7 @@ class Task:
     broker_drops: bool = True
 
     def encode(self) -> bytes:
-        """Return the message's body. Raises BadTask, or BadArgument, whose text names the argument."""
+        """Encode the message's body. Raises BadTask, or BadArgument, whose text names the argument."""
         if not self.name:
             raise BadTask("Task name was not passed")
         if self.schedule is not None and len(self.schedule) == 1:
@@ -148,7 +149,7 @@ class Received:
 
 
 def decode(body: bytes) -> Received:
-    """Decode a message's body into a Received. Raises BadTask if the body is no task."""
+    """Decode a message's body into a Received. Raises BadTask if the body is not a task."""
     if not body:
         raise BadTask("the message is empty: a task is a JSON object")
     try:
@@ -171,7 +172,7 @@ def decode(body: bytes) -> Received:
 
 
 def counted(headers: dict[str, Any], name: str, default: int) -> int:
-    """Return the count in a header, or ``default`` if the header is missing or invalid."""
+    """The count in a header, or ``default`` if the header is missing or invalid."""
     value = headers.get(name, default)
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return min(value, _MOST_COUNTED) if counts else default
@@ -179,7 +180,7 @@ def counted(headers: dict[str, Any], name: str, default: int) -> int:
 
 def has_expired(headers: dict[str, Any], expires_s: float | None = None) -> bool:
     """True if a task with these headers must not begin any more. ``expires_s``: of a periodic task, counted
-    from the time that its message is for.
+    from the scheduled time of its message.
     """
     expires_ms = headers.get(EXPIRES_HEADER)
     if expires_ms is None and expires_s is not None:
@@ -194,15 +195,15 @@ def _is_number(value):
 
 @dataclass(slots=True)
 class TaskConfig:
-    """How a worker runs the tasks of one name: by ``function(*args)``.
+    """Configures how a worker runs the tasks of one name: by ``function(*args)``.
 
         task_uuid_as_first_arg     pass the uuid as first argument
         timeout_s                  time limit, 0: none
         run_in                     threads, greenlets, processes or asyncio
         retries, backoff           how often a task is run again after an error or a timeout, and the waits
                                    before
-        dead_letter                at last dead-letter the message with the reason, in place of acknowledging
-                                   it
+        dead_letter                after the last attempt dead-letter the message with the reason, in place
+                                   of acknowledging it
         expires_s                  for how long after its time a periodic task may begin (None: no limit)
         check(values, types)       raises BadArgument to refuse arguments
     """
@@ -247,7 +248,7 @@ class TaskContext:
 
 
 def check_kind(name: str, function: Callable[..., Any], run_in: str) -> None:
-    """Raise ValueError for a function whose body a call does not run, for the way ``run_in``."""
+    """Raise ValueError if a call of the function does not run its body in the mode ``run_in``."""
     # A generator, or a coroutine function if ``run_in`` is not asyncio.
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
@@ -263,7 +264,7 @@ def check_has_run(result: object) -> None:
 
 
 def current_task() -> TaskContext | None:
-    """Return the TaskContext of the running task; None outside of tasks and with ``run_in="processes"``."""
+    """The TaskContext of the running task; None outside of tasks and with ``run_in="processes"``."""
     return _current.get()
 
 

@@ -44,12 +44,13 @@ _MOST_PREFETCH = 65535  # of basic.qos
 
 @dataclass
 class WorkerConfig:
-    """Configures a worker. ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most
-    unacked deliveries, by default ``limit``. ``interval_s``: least time between the beginnings of two tasks.
-    ``unknown_retries``: how often an unknown task is delayed.
+    """Configures a worker.
 
-    ``dead_letters``: the queue for tasks that cannot succeed. If it is "", the worker rejects these tasks,
-    and the broker drops them unless their queue has a dead-letter exchange.
+    ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most unacked deliveries, by
+    default ``limit``. ``interval_s``: least time between the beginnings of two tasks. ``unknown_retries``:
+    how often an unknown task is delayed. ``dead_letters``: the queue for tasks that cannot succeed. If it is
+    "", the worker rejects these tasks, and the broker drops them unless their queue has a dead-letter
+    exchange.
     """
 
     queue: str
@@ -79,9 +80,8 @@ class WorkerConfig:
 
 
 class Worker:
-    """Runs the tasks of one queue. Made by ``Server.new_worker``.
-
-    ``failed_count``: count of failed runs, without those that raised Retry.
+    """Runs the tasks of one queue. Made by ``Server.new_worker``. ``failed_count``: number of failed runs,
+    without those that raised Retry.
     """
 
     def __init__(self, server: Any, config: WorkerConfig, task_configs: dict[str, wire.TaskConfig]) -> None:
@@ -112,7 +112,6 @@ class Worker:
 
     @property
     def running_count(self) -> int:
-        """Count of tasks that are delivered and not settled."""
         return len(self._running)
 
     def start(self) -> None:
@@ -124,7 +123,7 @@ class Worker:
         self._call(self._stop)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Stop, wait up to ``timeout_s`` for running tasks, leave the Server. True if all have finished."""
+        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. True if all finished."""
         self.stop()
         finished = self._idle.wait(timeout_s)
         if not finished:
@@ -157,13 +156,13 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error: BaseException | None) -> None:
-        """Forget tasks that have not begun: the broker redelivers them after a lost connection or channel."""
+        """Forget tasks that have not begun, because the broker redelivers them."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
 
     def channel_closed(self, connection: Connection, error: ChannelClosed) -> bool:
-        """Return True, and open a new channel, if the closed channel was this worker's; else False."""
+        """Open a new channel, if the closed channel was this worker's. Returns whether it was."""
         if self._channel is None or not error.is_same(self._channel.error):
             return False
         self._log.warning("the broker closed the channel of worker %r: %s", self.name, error)
@@ -172,9 +171,7 @@ class Worker:
         return True
 
     def end(self, error: BaseException | None) -> None:
-        """Stop for good, because the Server no longer reconnects. Running tasks may finish, but other workers
-        may run them, too.
-        """
+        """Stop for good, because the Server no longer reconnects. Other workers may repeat running tasks."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -189,7 +186,7 @@ class Worker:
     # The rest is private and runs in the link's thread.
 
     def _post(self, function, *args):
-        """Have the link's thread call the function soon. Returns False if the link has ended."""
+        """Let the link's thread call the function soon. Returns False if the link has ended."""
         try:
             self._server.link.post(function, *args)
         except Disconnected:
@@ -197,7 +194,7 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Have the link's thread call the function, and wait. A lost connection is only logged."""
+        """Let the link's thread call the function, and wait. A lost connection is only logged."""
         # The broker has then returned all tasks to the queue.
         try:
             self._server.link.call(function)
@@ -394,7 +391,7 @@ class Worker:
 
     @staticmethod
     def _due(invocation):
-        """Return the monotonic time of the invocation's timeout, counted from the call of its function."""
+        """The monotonic time of the invocation's timeout, counted from the call of its function."""
         return (invocation.began or time.monotonic()) + invocation.config.timeout_s
 
     def _time_out(self, invocation):

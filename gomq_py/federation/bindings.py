@@ -1,9 +1,8 @@
-"""Bindings: computes which bindings a federated exchange needs upstream, and which bindings must be made or
-removed.
+"""Bindings: computes the bindings that a federated exchange needs upstream, and their changes.
 
-Equal bindings here become one binding upstream. A binding that a broker further downstream has made here is
+Equal bindings here become one binding upstream. A binding may come from a broker further downstream. It is
 passed on upstream with one hop less, but not to the broker for which it was made. So in a ring of brokers no
-binding goes round for ever.
+binding circulates forever.
 """
 from typing import Any
 
@@ -18,7 +17,6 @@ MOST_HOPS = 32767  # hops are a 16-bit field
 
 class Bindings:
     """The distinct bindings that an exchange needs upstream, compared with the bindings that exist there.
-
     Calls ``on_change()`` when bindings must be made or removed upstream.
     """
 
@@ -43,7 +41,6 @@ class Bindings:
         asked[2].add(_whom(binding))
 
     def gone(self, binding):
-        """Remove a binding that was added by made()."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -65,8 +62,8 @@ class Bindings:
         return bool(self._changed)
 
     def take_changes(self):
-        """Return a list of changes to make upstream: (routing key, arguments, True to make the binding or
-        False to remove it). The returned changes count as made from now on.
+        """Return a list of changes to make upstream: (routing key, arguments, True to make, False to remove).
+        The returned changes count as made from now on.
         """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
@@ -89,15 +86,14 @@ class Bindings:
 
 
 def _whom(binding):
-    """A key for the binding's destination."""
     # By its name, because a reopened queue is a new object.
     return binding.destination_type, binding.destination.name or id(binding.destination)
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """Return the arguments of a binding to make upstream, or None if it must not be made.
+    """The arguments of a binding to make upstream, or None if it must not be made.
 
-    ``arguments``: of the binding here. ``here``: (name of this broker, vhost, exchange); ``there``: (name of
+    ``arguments``: of the binding here. ``here``: (name of this broker, vhost, exchange). ``there``: (name of
     the upstream's broker, its vhost). ``max_hops``: most links that a message may pass.
     """
     bound_from = arguments.get(BOUND_FROM)

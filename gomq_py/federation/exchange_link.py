@@ -1,12 +1,11 @@
-"""Exchange links: route messages that are published to an exchange upstream to the bindings of an exchange
-here, too.
+"""Exchange links: route messages of an exchange upstream also to the bindings of an exchange here.
 
 Each link has a queue upstream, and its own exchange between the upstream's exchange and that queue. The link
 makes the bindings of the exchange here between the two exchanges, so that only wanted messages are sent. The
-type of the exchange in between also drops messages that have been here. If the broker upstream does not know
-this type, a fanout exchange takes its place, and the link drops these messages.
+type of the intermediate exchange also drops messages that have been here. If the broker upstream does not
+know this type, a fanout exchange takes its place, and the link drops these messages.
 
-AMQP cannot list bindings. So each connect makes a new exchange in between, with all bindings, then deletes
+AMQP cannot list bindings. So each connect makes a new intermediate exchange with all bindings, then deletes
 the previous one; two names alternate. No binding of an earlier run stays, and no message is missed.
 """
 from functools import partial
@@ -86,11 +85,9 @@ class ExchangeLink(FederationLink):
             self._tasks = self._bindings = None
 
     def binding_made(self, binding):
-        """Add a binding of the federated exchange, or of an exchange that gets all of its messages."""
         self._bindings.made(binding)
 
     def binding_gone(self, binding):
-        """Remove a binding that was added by binding_made()."""
         self._bindings.gone(binding)
 
     @property
@@ -164,7 +161,7 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Raise ClientError if the exchange upstream is, or seems to be, this one."""
+        """Raise ClientError if the exchange upstream seems to be this one, because messages would loop."""
         # Messages would loop.
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
@@ -212,16 +209,14 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Show ``note``, a reason why messages are missing, in the link's status, and log it if new. The link
-        goes on.
-        """
+        """Show a reason for missing messages in the link's status, and log it if new. The link continues."""
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)
             LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
-        """Make the link's exchange upstream, with all bindings, and bind the link's queue to it."""
+        """Make the intermediate exchange upstream with all bindings, and bind the link's queue to it."""
         if not self.upstream.max_hops:  # RabbitMQ's link fails and restarts for ever
             self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}
@@ -244,7 +239,7 @@ class ExchangeLink(FederationLink):
         self._carry_out(channel, name, [(*binding, True) for binding in bindings])
 
     def _carry_out(self, channel, between, changes):
-        """Make and remove bindings upstream; ``changes``: as from Bindings.take_changes()."""
+        """Make and remove bindings upstream. ``changes``: as from Bindings.take_changes."""
         here = (
             self._context.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
         for is_made, method, answer in (
@@ -263,7 +258,7 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """True if the method fits into a frame of the upstream broker; otherwise adds a note."""
+        """True if the method fits into a frame of the upstream broker. Otherwise adds a note."""
         # One large binding would end the connection.
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
@@ -283,7 +278,7 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """Reconnect, because a binding could not be changed upstream; a new connection makes all bindings."""
+        """Reconnect, because a binding could not be changed upstream. A new connection makes all bindings."""
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""
@@ -293,7 +288,7 @@ class ExchangeLink(FederationLink):
     # its end
 
     def _place_upstream(self):
-        """A key that is equal for links which make the same objects upstream: (URI, queue name)."""
+        """Key of the objects that this link makes upstream: (URI, queue name)."""
         return uris.without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
@@ -320,11 +315,11 @@ class ExchangeLink(FederationLink):
 
 
 class UpstreamTasks:
-    """Runs tasks of one link upstream, such as changes of bindings, over a separate connection, which is
-    closed LINGER_S after the last task.
+    """Runs tasks of one link upstream, such as changes of bindings, over a separate connection.
 
-    ``connect()`` returns a client's connection. ``failed(error)``, which must not switch, is called if the
-    upstream cannot be reached or refuses a task; all waiting tasks are then dropped.
+    The connection is closed LINGER_S after the last task. ``connect()`` returns a client's connection.
+    ``failed(error)``, which must not switch, is called if the upstream cannot be reached or refuses a task.
+    All waiting tasks are then dropped.
     """
 
     # Bindings change in bursts, and a thousand idle links should not hold a second connection each.
@@ -338,7 +333,7 @@ class UpstreamTasks:
         self._is_stopped = False
 
     def run(self, do):
-        """Call ``do(channel)`` soon. No effect if this ``do`` is still in the queue of tasks."""
+        """Call ``do(channel)`` soon. No effect if the same ``do`` is still waiting."""
         if self._is_stopped:
             return
         self._waiting[do] = None
@@ -383,21 +378,20 @@ class UpstreamTasks:
 
 
 def lacks_type(error):
-    """True if a broker has refused an exchange because it does not know the type: with 503 or, from RabbitMQ
-    4.3 on, with 406, which has other reasons, too.
+    """True if a broker has refused an exchange because it does not know the type. The reply code is 503 or,
+    from RabbitMQ 4.3 on, 406, which has other reasons, too.
     """
     return error.reply_code == COMMAND_INVALID or (
         error.reply_code == PRECONDITION_FAILED and " exchange type '" in error.reply_text)
 
 
 def there_of(connection):
-    """Return (name of the broker at the other end or None, that broker's vhost) of a client's connection."""
+    """Return (name of the peer broker or None, its vhost) of a client's connection."""
     name = connection.server_properties.get("cluster_name")
     return name if isinstance(name, str) else None, connection.parameters.virtual_host
 
 
 def _is_there(connection, exchange):
-    """True if this exchange exists upstream."""
     channel = connection.channel()
     try:
         channel.exchange_declare(exchange, passive=True)
@@ -410,7 +404,7 @@ def _is_there(connection, exchange):
 
 
 def _fitting(name, most):
-    """``name``; if it exceeds ``most`` bytes, its beginning and a digest."""
+    """``name``, or its beginning and a digest if it exceeds ``most`` bytes."""
     octets = name.encode("utf-8", "surrogateescape")
     if len(octets) <= most:
         return name

@@ -1,8 +1,8 @@
 """Federation link: brings messages from one upstream to one exchange or queue of this broker.
 
-Subclasses define which objects are declared upstream, when messages are consumed and which headers are added.
-A Link (links.link) moves the messages. The supervisor owns, starts and stops the federation link. If no link
-is possible, a NoLink takes its place and shows operators the reason.
+Subclasses define the objects declared upstream, the times of consuming, and the added headers. A Link
+(links.link) moves the messages. The supervisor owns, starts and stops the federation link. If no link is
+possible, a NoLink takes its place and shows operators the reason.
 """
 import time
 
@@ -31,7 +31,7 @@ NOT_FOUND = 404
 class FederationLink:
     """Moves messages from one upstream to an exchange or queue here.
 
-    ``type``: "exchange" or "queue"; ``name``: name of the exchange or queue here; ``id``: identifies source
+    ``type``: "exchange" or "queue". ``name``: name of the exchange or queue here. ``id``: identifies source
     and destination. ``context``: the LinkContext that all links of a broker share.
     """
 
@@ -68,18 +68,17 @@ class FederationLink:
 
     @property
     def title(self):
-        """The link's name in the log and in lists of connections."""
         return title_of(self.type, self.vhost.name, self.name, self.upstream)
 
     # called by the supervisor
 
     def start(self):
-        """Move messages until stop(); no effect while running."""
+        """Move messages until ``stop``. No effect while running."""
         if self._link.has_ended:
             self.restart()
 
     def stop(self):
-        """Take no more messages; queues and exchanges upstream stay."""
+        """Stop consuming. Queues and exchanges upstream stay."""
         self._link.stop()
 
     @property
@@ -88,10 +87,10 @@ class FederationLink:
         return self._link.has_ended
 
     def clean_up(self):
-        """After stop(), remove the objects that this link made upstream."""
+        """Remove the objects that this link made upstream, after ``stop``."""
 
     def gone(self):
-        """Release the link's parts once they have ended; called after clean_up()."""
+        """Release the link's parts once they have ended. Called after ``clean_up``."""
         self._is_gone = True
         self._let_go()
 
@@ -100,7 +99,7 @@ class FederationLink:
             self._link = None
 
     def restart(self):
-        """Reconnect; or stop with a ``fault``, if the user who set the upstream lacks rights."""
+        """Reconnect, or stop with a ``fault`` if the user who set the upstream lacks rights."""
         self.fault = self._refusal()
         self._is_administrators = self._context.is_administrators(self.vhost, self.upstream.name)
         if self.fault is None:
@@ -118,7 +117,7 @@ class FederationLink:
 
     @property
     def state(self):
-        """The link's state as text; "error" also during the wait after a failed attempt, as in RabbitMQ."""
+        """The link's state as text. "error" also during the wait after a failed attempt, as in RabbitMQ."""
         if self.fault is not None:
             return "error"
         status = self._link.status
@@ -162,9 +161,7 @@ class FederationLink:
     # for kinds
 
     def _refusal(self):
-        """Why the upstream's setter may not publish here, or read an upstream in this broker; None if both
-        are allowed.
-        """
+        """Reason why the user who set the upstream lacks the rights for this link; None if allowed."""
         return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 
@@ -180,9 +177,8 @@ class FederationLink:
         return TargetEnd([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
-        """Return a client's connection to ``uri``, or, if ``uri`` is empty, to the URI used last.
-
-        May switch. Raises ValueError, OSError, ClientError.
+        """Return a client's connection to ``uri``, or, if ``uri`` is empty, to the URI used last. May switch.
+        Raises ValueError, OSError, ClientError.
         """
         self._uri = uri or self._uri or self.upstream.uris[0]
         return self._connect(self._uri)
@@ -205,7 +201,6 @@ class FederationLink:
 
 
 def title_of(type_, vhost, name, upstream):
-    """A link's title for the log and lists of connections."""
     return f"of {type_} '{name}' in vhost '{vhost}' from upstream '{upstream.name}'"
 
 
@@ -216,8 +211,10 @@ def id_of(type_, vhost, name, upstream):
 
 
 def with_received(properties, told, passed, trusts_user_id):
-    """Return the Properties with the header x-received-from: ``told``, the entry about the upstream, before
-    ``passed``, entries of brokers that the message has passed. Removes the user id unless ``trusts_user_id``.
+    """Add the header x-received-from to the Properties, and return them.
+
+    ``told``: the entry about the upstream. ``passed``: entries of brokers that the message has passed.
+    Removes the user id unless ``trusts_user_id``.
     """
     headers = properties.headers or {}
     properties.headers = {**headers, RECEIVED_FROM: [told, *passed]}
@@ -227,10 +224,8 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, PIPELINED at a time, and wait for their answers. ``answer``: class of the answers,
-    None if there are none. May switch.
-
-    Raises the client's errors.
+    """Send many methods, PIPELINED at a time, and wait for their answers. May switch. ``answer``: class of
+    the answers, None if there are none. Raises the client's errors.
     """
     waiting = 0
     for method in methods:
@@ -248,8 +243,8 @@ def _await_all(channel, count, answer):
 
 
 class NoLink:
-    """Stands for a link that cannot exist: the stored upstream is invalid, or was set while the broker had no
-    federation. The Upstream's ``fault`` has the reason. ``type`` and ``name``: as of a FederationLink.
+    """Stands for a link that cannot exist, because the upstream is invalid or was set without federation. The
+    Upstream's ``fault`` has the reason. ``type`` and ``name``: as of a FederationLink.
     """
 
     has_ended = True
@@ -285,7 +280,6 @@ class NoLink:
     binding_gone = queue_had_turn = binding_made
 
     def described(self):
-        """A description for operators, with the keys of a link's description."""
         return {
             "node": self._context.node_name, self.type: self.name, f"upstream_{self.type}": self.name,
             "type": self.type, "vhost": self.vhost.name, "upstream": self.upstream.name, "id": self.id,

@@ -1,5 +1,4 @@
-"""Parameters of federation: checks upstreams and sets of upstreams like RabbitMQ, and finds the upstreams
-that a policy selects.
+"""Parameters of federation: checks upstreams and sets of upstreams like RabbitMQ, and applies policies.
 
 Does no I/O. A set is a list of upstream names, each with keys that override the upstream's own; the set `all`
 need not be defined. A policy's name of an undefined upstream is ignored until the upstream is defined.
@@ -31,8 +30,8 @@ PURPOSE = "x-internal-purpose"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Describes the source of one link: an upstream's definition, with the overrides for this exchange or
-    queue. An unequal Upstream needs a new link.
+    """Source of one link: an upstream's definition, with the overrides for this exchange or queue. An unequal
+    Upstream needs a new link.
 
         exchange, queue                names at the upstream's broker
         expires_ms, message_ttl_ms     limits of the queue that an exchange's link makes upstream; None:
@@ -66,9 +65,7 @@ class Upstream:
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """True if this Upstream and ``other`` may use the same objects upstream: an equal broker address and
-        exchange.
-        """
+        """True if ``other`` has the same broker and exchange, so that both may use the same objects there."""
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
 
@@ -170,11 +167,11 @@ def check_set(name, value):
 
 
 class UpstreamComponent(Component):
-    """The parameters of upstreams, or of sets of upstreams. ``on_change(vhost)`` is called after a change."""
+    """The parameters of upstreams, or of sets of upstreams."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check``: check_upstream() or check_set(). ``check_setter(vhost, name, value, by)`` raises
-        ValueError if user ``by`` may not set a valid value.
+        """Arguments: ``check`` is check_upstream or check_set. ``on_change(vhost)`` is called after a change.
+        ``check_setter(vhost, name, value, by)`` raises ValueError if user ``by`` may not set a valid value.
         """
         self._component = component
         self._check = check
@@ -203,7 +200,7 @@ class UpstreamComponent(Component):
 # upstreams selected by a policy
 
 def upstreams_for(vhost, entity):
-    """Return a list of the Upstreams that the policy in force selects for an exchange or queue."""
+    """The Upstreams that the policy in force selects for an exchange or queue, as a list."""
     # An Upstream with a ``fault`` can have no link: its stored value is invalid, or this value or the policy
     # was set while the broker had no federation (Parameters.waits).
     policy, definition = entity.in_force.policy, entity.in_force.definition
@@ -234,7 +231,7 @@ def upstreams_for(vhost, entity):
 
 
 def fault_of(vhost, component, name):
-    """Why the stored value of an upstream or set is invalid, as text; None if it is valid or missing."""
+    """Reason why the stored value of an upstream or set is invalid; None if it is valid or missing."""
     if (component, name) not in vhost.parameters:
         return None
     return _fault_in(component, name, vhost.parameters[component, name])
@@ -295,7 +292,7 @@ def _without_link(name, entity, fault, waiting=()):
 
 
 def _with_vhost(uri, vhost):
-    """The URI with ``vhost`` added if it names another broker and no vhost, as in RabbitMQ."""
+    """The URI, with ``vhost`` added if it names another broker and no vhost, as in RabbitMQ."""
     parts = urlsplit(uri)
     if not parts.netloc or parts.path not in ("", "/"):
         return uri
@@ -304,7 +301,7 @@ def _with_vhost(uri, vhost):
 
 
 def uris_of(value, vhost):
-    """A tuple of the URIs of an upstream's value, each with a virtual host."""
+    """The URIs of an upstream's value, each with a virtual host, as a tuple."""
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
     return tuple(_with_vhost(uri, vhost) for uri in uris)
 

@@ -29,7 +29,7 @@ class QueueLink(FederationLink):
     # called by the supervisor
 
     def queue_had_turn(self, queue):
-        """After a delivery turn of the queue: consume if a consumer here is idle; otherwise pause."""
+        """Consume if a consumer of the queue is idle, otherwise pause. Called after each delivery round."""
         if queue.has_hungry():
             self._link.resume()
         else:
@@ -65,8 +65,8 @@ class QueueLink(FederationLink):
         return with_received(properties, told, passed, self.upstream.trust_user_id)
 
     def _prepare(self, channel):
-        """Declare the queue upstream if it is missing, with the properties of the queue here. Returns its
-        name. May switch. Raises the client's errors.
+        """Declare the queue upstream if it is missing, with the properties of the queue here. May switch.
+        Returns the queue's name. Raises the client's errors.
         """
         name = self.upstream.queue
         try:

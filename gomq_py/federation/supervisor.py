@@ -39,9 +39,10 @@ _described = methodcaller("described")
 
 
 class LinkContext:
-    """Objects that all federation links of one broker share. ``make_link``: replaces the class
-    links.link.Link, or None. ``removing``: {(URI, name of a queue upstream): Event} of cleanups in progress.
-    Links call ``on_change(link)`` and ``on_end(link, reason)``.
+    """Objects that all federation links of one broker share.
+
+    ``make_link``: replaces the class links.link.Link, or None. ``removing``: {(URI, name of a queue
+    upstream): Event} of cleanups in progress. Links call ``on_change(link)`` and ``on_end(link, reason)``.
     """
 
     def __init__(self, broker, hub, connector, on_change, on_end, make_link):
@@ -56,13 +57,13 @@ class LinkContext:
         self._setters = Setters(broker)
 
     def cluster_name(self):
-        """The cluster name of this broker, by which other brokers know it."""
         return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, by, name):
-        """Return a client's connection for a link of this vhost. ``upstream``: name of the upstream, which
-        user ``by`` set; a URI of this broker gives the connection this user's rights. ``name``: the
-        connection's name. May switch. Raises ValueError, OSError, ClientError.
+        """Return a client's connection for a link of this vhost. May switch.
+
+        ``upstream``: name of the upstream, set by user ``by``. A URI of this broker gives the connection this
+        user's rights. ``name``: the connection's name. Raises ValueError, OSError, ClientError.
         """
         try:
             user = self._setters.user_of(by, f"upstream '{upstream}'")
@@ -75,20 +76,20 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """Name of the upstream's setter, or ``before`` if the upstream was deleted."""
+        """Name of the user who set the upstream, or ``before`` if the upstream was deleted."""
         # Cleanup still logs in.
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 
     def is_administrators(self, vhost, upstream):
-        """True if the upstream's setter is an administrator, whose links may connect to more hosts."""
+        """True if an administrator set the upstream. Links of administrators may connect to more hosts."""
         try:
             return ADMINISTRATOR in self._setter(vhost, upstream).tags
         except ValueError:
             return False
 
     def refusal(self, vhost, upstream, kind, name, exchange):
-        """Return why the link is not allowed, as a text that begins with the end's name; None if allowed.
+        """Reason why the link is not allowed, beginning with the name of the end; None if allowed.
 
         The user who set the upstream must have the right to publish to ``exchange`` and, if the upstream is
         in this broker, to read from it. Users who set the policy or the set must be allowed to choose the
@@ -111,9 +112,11 @@ class LinkContext:
         return None
 
     def check_chosen(self, vhost, what, by, upstream, uris, kind, there, here=None):
-        """Check that user ``by``, who set the policy or set ``what``, may use another user's upstream, and so
-        its login, to take messages from the exchange or queue ``there`` upstream to ``here`` in this vhost.
-        Raises NoPermission, ValueError.
+        """Check that user ``by`` may use another user's upstream, and so its login. Raises NoPermission,
+        ValueError.
+
+        User ``by`` has set ``what``, a policy or a set of upstreams, which takes messages from the exchange
+        or queue ``there`` upstream to ``here`` in this vhost.
         """
         # If the upstream is in this broker, ``by`` needs the right to read ``there``. The rights in another
         # broker are unknown: if ``there`` and ``here`` differ, ``by`` needs the right to read the name
@@ -149,8 +152,8 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if user ``by`` may not use the exchange or queue upstream that the set names in
-        place of those of an upstream.
+        """Raise ValueError if user ``by`` may not use an exchange or queue upstream that the set names. Only
+        names that override those of an upstream are checked.
         """
         for entry in value:
             upstream = entry["upstream"]
@@ -191,9 +194,7 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """Use the recovered broker and the connector (links.local) from now on. ``make_link`` replaces the
-        class Link.
-        """
+        """Use the recovered broker and connector from now on. ``make_link`` replaces the class Link."""
         self._broker, self._hub, self._connector = broker, hub, connector
         self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard, HEARD)
@@ -207,7 +208,7 @@ class Federation(Job):
                 self._look(vhost, kind, name)
 
     def stop(self):
-        """Stop all links and settle messages in flight; queues upstream remain. May switch."""
+        """Stop all links and settle messages in flight. Queues upstream remain. May switch."""
         self._is_started = False
         self._look_at.clear()
         if self._broker is not None:
@@ -224,7 +225,7 @@ class Federation(Job):
     # called by doors
 
     def links(self, vhost=None):
-        """A list of the links of one vhost (by name), or of all vhosts."""
+        """The links of one vhost (by name), or of all vhosts, as a list."""
         return [
             link for one, there in self._federated.items() if vhost is None or one.name == vhost
             for links in there.values() for link in links.values()
@@ -289,7 +290,6 @@ class Federation(Job):
             self._match(vhost, kind, name)
 
     def _heard(self, key, subjects):
-        """Handle the event of a changed binding, or of a deleted exchange or queue."""
         what, _, happened = key.partition(".")
         if what == "binding":
             self._binding_changed(subjects[0], happened == "created")
@@ -391,7 +391,7 @@ class Federation(Job):
 
     @staticmethod
     def _watch(queue, links):
-        """Have the queue report each delivery turn to its links, so that these see idle consumers."""
+        """Let the queue report each delivery round to its links, so that they notice idle consumers."""
         if not links:
             queue.on_turn = None
             return
@@ -416,7 +416,6 @@ class Federation(Job):
         self._broker.events.emit(STATUS, _described, link)
 
     def _link_ended(self, link, reason):
-        """Restart, after a delay, a link that ended by itself."""
         # No error is final while the link is wanted.
         self._link_changed(link)
         self._hub.timers.start(
@@ -428,7 +427,6 @@ class Federation(Job):
 
 
 def _may_be_federated(entity):
-    """True if an exchange or queue may have links: clients may use it, and no federation link has made it."""
     if isinstance(entity, Exchange):
         return bool(entity.name) and not entity.internal
     return (

@@ -1,9 +1,9 @@
-"""Confirms: parses the target's answers to publishes in the read buffer.
+"""Confirms: parses the target broker's answers to publishes in the read buffer.
 
-Does no I/O, and usually makes no Python object per message: a byte per publish, from number ``low`` to
-``following`` - 1, says whether it is unsettled, confirmed or refused. A confirm of an unpublished message or
-a frame of another channel raises an AMQPError. A basic.return does not contain its message's number. So all
-messages that are unsettled when it arrives count as refused once they are confirmed.
+Does no I/O, and usually makes no Python object per message. One byte per publish says whether it is
+unsettled, confirmed or refused; publishes have the numbers ``low`` to ``following`` - 1. A confirm of an
+unpublished message or a frame of another channel raises an AMQPError. A basic.return does not contain its
+message's number. So all messages that are unsettled when it arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -18,9 +18,9 @@ class Confirms:
     """Tracks publishes of a channel, numbered from 1.
 
         refused     numbers of refused publishes below ``low``, in order; the caller removes them
-        others      (channel, payload) of methods that are no confirms
+        others      (channel, payload) of methods that are not confirms
         returned    count of returned messages
-        doubted     highest number of a publish that a return may be about
+        doubted     highest number of a publish that may have been returned
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse whole frames up to a method that is no confirm. Returns the number of bytes parsed. Raises
+        """Parse complete frames until one is not a confirm. Returns the parsed bytes' count. Raises
         AMQPError.
         """
         if end > len(buffer):
@@ -77,7 +77,7 @@ class Confirms:
         return at
 
     def take(self, p, at, size):
-        """Handle one frame, which may be a confirm, a returned message, or another method."""
+        """Handle one frame: a confirm, part of a returned message, or another method. Raises AMQPError."""
         channel = octets.be16(p, at + 1)
         if channel and channel != self.channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
@@ -107,7 +107,7 @@ class Confirms:
         return 0
 
     def pass_over(self, p, at, size):
-        """Check and skip a content frame of a returned message."""
+        """Check and skip a content frame of a returned message. Raises UnexpectedFrame."""
         if self.awaits_header:
             if p[at] != 2 or size < 14:
                 raise UnexpectedFrame(f"a frame of type {p[at]} behind basic.return")

@@ -1,4 +1,4 @@
-"""Ends of a link: describes a link's source, target, acknowledgement mode and status, as values.
+"""Ends of a link: a link's source, target, acknowledgement mode and status, as values.
 
 Imports nothing of the client: definitions of links use this module without loading the client.
 """
@@ -12,11 +12,11 @@ ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ac
 
 
 class RefusedByTarget(Exception):
-    """The destination refuses a message now, but may take it later."""
+    """The target refuses a message now, but may accept it later."""
 
 
 class SourceEnd:
-    """The queue from which a link gets messages: it exists, or ``prepare`` declares it.
+    """The queue from which a link gets messages. It exists, or ``prepare`` declares it.
 
         uris                 URIs of equivalent nodes of one broker; each connection uses a random one
         prepare(channel)     declares and binds on every connection, and returns the name of the queue; may
@@ -25,7 +25,7 @@ class SourceEnd:
         no_ack               the broker settles deliveries when it sends them: those in flight are lost if the
                              link breaks
         offset_argument      name of a stream's consumer argument and message header for offsets: a link that
-                             reconnects goes on after the last settled offset; other queues ignore it
+                             reconnects continues after the last settled offset; other queues ignore it
     """
 
     def __init__(
@@ -88,7 +88,7 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """Figures of a link.
+    """Status and counters of a link.
 
         moved        messages settled at the source
         rate         messages moved per second
@@ -121,7 +121,6 @@ class ClosedSession:
     # megabytes): the broker may freeze objects, whose cycles the collector does not find
     # (observability.garbage).
     def may_take(self) -> bool:
-        """Return False."""
         return False
 
     def paused(self, *_: Any) -> None:

@@ -1,6 +1,6 @@
 """HTTP client of links: sends POST requests, one after the other, over one keep-alive connection.
 
-h11 parses and does no I/O; the sockets are gevent's and come from ``connect``, which checks the address.
+h11 parses and does no I/O. The sockets are gevent's and come from ``connect``, which checks the address.
 Redirects are not followed, bodies of answers are dropped, and every wait has a time limit.
 """
 import re
@@ -61,10 +61,11 @@ class Answer(NamedTuple):
 
 
 class HTTPConnection:
-    """Posts requests. ``connect()`` returns a connected gevent socket, with TLS if needed, or raises OSError.
+    """Posts requests over one connection.
 
-    ``timeout_s``: most time from the first byte of a request to its answer; large bodies get more time.
-    ``has_asked``: True if bytes of the last request may have been sent.
+    ``connect()`` returns a connected gevent socket, with TLS if needed, or raises OSError. ``timeout_s``:
+    most time from the first byte of a request to its answer; large bodies get more time. ``has_asked``: True
+    if bytes of the last request may have been sent.
     """
 
     def __init__(self, connect: Any, timeout_s: float):
@@ -85,15 +86,13 @@ class HTTPConnection:
             self._is_used = False
 
     def close(self) -> None:
-        """Close the socket; a request in progress raises OSError. May be called again."""
+        """Close the socket. A request in progress then raises OSError. May be called again."""
         closing, self._socket = self._socket, None
         if closing is not None:
             closing.close()
 
     def post(self, target: str, headers: list[tuple[str, bytes]], body: bytes) -> Answer:
-        """Send a request and return its answer. Raises OSError (including NoAnswer and SpeaksTLS) and
-        NoRequest. May switch.
-        """
+        """Send a request and return its answer. Raises OSError, NoRequest. May switch."""
         # If an idle keep-alive connection turns out to be closed, the request is sent over a new connection,
         # at once and only once more.
         was_used = self._socket is not None and self._is_used
@@ -107,7 +106,7 @@ class HTTPConnection:
             return self._exchange(target, headers, body)
 
     def expects_tls(self) -> bool:
-        """True if the port answers a ClientHello with TLS; tested over a separate connection. May switch."""
+        """Whether the port answers a ClientHello with TLS, tested over a separate connection. May switch."""
         try:
             connected = self._connect()
         except OSError:

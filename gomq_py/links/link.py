@@ -107,14 +107,14 @@ class Link:
     # Called by users.
 
     def start(self):
-        """Connect and move messages; no effect while running."""
+        """Connect and move messages. No effect while running."""
         if self.has_ended:
             self._begin()
             self._set_state(STARTING, "")
             self._spawn()
 
     def stop(self):
-        """Take no more messages, and settle messages in flight for up to DRAIN_S; then end as "stopped"."""
+        """Stop consuming, settle messages in flight for up to DRAIN_S, and end as "stopped"."""
         self._is_stopping = True
         self._starts_again = False
         if self.has_ended and self._state not in (TERMINATED, ERROR):
@@ -122,7 +122,7 @@ class Link:
         self.wake()
 
     def restart(self):
-        """Reconnect at once, without the back-off and the suspicions left by earlier attempts."""
+        """Reconnect at once, without the back-off and the suspected messages of earlier attempts."""
         if self.has_ended:
             self.start()
         else:
@@ -130,14 +130,14 @@ class Link:
             self.wake()
 
     def pause(self):
-        """Consume nothing until resume(); keep both connections, and move messages already received."""
+        """Stop consuming until ``resume``. Both connections stay, and received messages are still moved."""
         if not self.is_paused:
             self.is_paused = True
             if self._session is not None:
                 self._session.consume_or_cancel()
 
     def resume(self):
-        """End a pause(): consume from the source."""
+        """Consume from the source again, after ``pause``."""
         if self.is_paused:
             self.is_paused = False
             if self._session is not None:
@@ -150,7 +150,6 @@ class Link:
 
     @property
     def status(self):
-        """The present Status."""
         writer = self._session and self._session.writer
         return Status(
             self._state, self._error, self._since_ms, self._moved,
@@ -161,7 +160,7 @@ class Link:
 
     @property
     def lag(self):
-        """Number of ready messages at the source, by its last answer, or None. May query the source again."""
+        """Last known number of ready messages at the source, or None. May query the source again."""
         if self._session is None:
             return None
         now = time.monotonic()
@@ -173,7 +172,6 @@ class Link:
     # Called by the session.
 
     def lag_told(self, count):
-        """Store the number of ready messages at the source."""
         self._lag = count
 
     def up(self):
@@ -201,7 +199,6 @@ class Link:
         return self._left is not None and self._left <= 0
 
     def were_refused(self, count, error):
-        """Count ``count`` messages that the target refused."""
         self._refused += count
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
@@ -267,8 +264,8 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions one after the other. Returns the final (state, error), or None if the Keepalive now
-        has the session. May switch.
+        """Run sessions one after the other. May switch. Returns the final (state, error), or None if the
+        Keepalive now has the session.
         """
         while self._session is not None or not self._is_stopping:
             try:
@@ -318,8 +315,8 @@ class Link:
             self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which connects and makes a session, in another greenlet. Returns its result or
-        raises its error; None if the link is stopped meanwhile. May switch.
+        """Run ``function()``, which connects and makes a session, in another greenlet. May switch. Returns
+        its result or raises its error. Returns None if the link is stopped meanwhile.
         """
         # The greenlet's deep stack is then freed.
         outcome: list = []
@@ -423,7 +420,7 @@ class Link:
         ))
 
     def _is_over(self, session):
-        """True if the session is over; drains it if the link is stopping. Raises _Failed. May switch."""
+        """True if the session is over. Drains it if the link is stopping. Raises _Failed. May switch."""
         self._wakened.clear()
         if not session.is_over():
             if not self._is_stopping:

@@ -1,10 +1,12 @@
 """Connections of links: opens a client's connection for any URI, and finds the user whose rights a link has.
 
-A URI without a host means this broker. The connection is then a socket pair, whose other end the AMQP server
-serves like any client's, logged in as the user who set the link. So all checks of clients (rights, limits,
-alarms, owner of an exclusive queue) apply at both ends. The node gives the Connector a function of
-``amqp.server.local`` that makes the pair, because this package imports no server. A link has no more rights
-than the user who set it (Setters).
+A URI without a host means this broker. The connection is then a socket pair. The AMQP server serves its other
+end like any client's, logged in as the user who set the link. So all checks of clients (rights, limits,
+alarms, owner of an exclusive queue) apply at both ends. A link has no more rights than the user who set it
+(Setters).
+
+The node gives the Connector a function of ``amqp.server.local`` that makes the pair, because this package
+imports no server.
 """
 import os
 from typing import Any
@@ -25,7 +27,7 @@ CONTEXTS_MAX = 64
 
 
 class MachineOperator(User):
-    """The operator of this machine as a User: has all rights and is not in the list of users."""
+    """The operator of this machine as a User. Has all rights, and is not in the list of users."""
 
     __slots__ = ()
 
@@ -46,7 +48,7 @@ class Setters:
         self._operator = MachineOperator()
 
     def user_of(self, by, what):
-        """Return the User named ``by``, who set ``what``, or the MachineOperator if ``by`` is OPERATOR.
+        """The User named ``by``, who set the link ``what``, or the MachineOperator if ``by`` is OPERATOR.
         Raises ValueError if ``by`` is None, or the user is gone or lacks a tag for setting links.
         """
         if by == OPERATOR:
@@ -79,8 +81,9 @@ class Connector:
         self, uri: str, user: Any = None, name: str = "", vhost: str = "/", account: Any = None,
         **options: Any,
     ) -> Any:
-        """Return a client's connection to ``uri``; ``options``: further options of the client. Raises
-        URIError (retrying cannot help), ClientError and OSError. May switch.
+        """Return a client's connection to ``uri``. ``options``: further options of the client. May switch.
+
+        Raises URIError (retrying cannot help), ClientError and OSError.
 
             user       the User who set the link: a connection to this broker is logged in as this user, whose
                        tags decide which other hosts are allowed; None if this user may not log in here
@@ -111,9 +114,10 @@ class Connector:
         self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,
         account: Any = None,
     ) -> Any:
-        """Return a connected socket for HTTP, with TLS for https. ``tls``: options for checking the server's
-        certificate, named as in AMQP URIs. ``account``: the link's account. Raises URIError, OSError. May
-        switch.
+        """Return a connected socket for HTTP, with TLS for https. May switch.
+
+        ``tls``: options for checking the server's certificate, named as in AMQP URIs. ``account``: the link's
+        account. Raises URIError, OSError.
         """
         options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
         connected = self._remote(link_uri, timeout_s, account)
@@ -137,8 +141,8 @@ class Connector:
         self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
         user: Any = None,
     ) -> None:
-        """Check a URI, or each URI of a list, without connecting. ``user``: the User who sets a link with it.
-        ``tls``: options for checking the certificates of web servers. Raises URIError.
+        """Check a URI, or each URI of a list, without connecting. Raises URIError. ``user``: the User who
+        sets a link with it. ``tls``: options for checking the certificates of web servers.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):

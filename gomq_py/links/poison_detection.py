@@ -5,9 +5,9 @@ sends messages one at a time until as many are settled as were in flight. The me
 ends is recognized by its checksum (links.relay).
 
 A refusal may also come from a full disk or queue, which brokers report late or never. So a refused message is
-rejected only if the broker is not asking for a pause, if NACKED_S have passed since the first refusal after
-the last accepted message, and if its refusals have reached the limit. The limit grows with each further
-message rejected in a row.
+rejected only under three conditions: the broker is not asking for a pause; NACKED_S have passed since the
+first refusal after the last accepted message; its refusals have reached the limit. The limit grows with each
+further message rejected in a row.
 """
 import re
 import time
@@ -73,7 +73,6 @@ class PoisonDetection:
         self._large = {}  # {checksum: (refusals, time of the first)}
 
     def forget(self):
-        """Forget all suspicions and counts."""
         self.careful = 0
         self._given_up = 0
         self.has_no_room()
@@ -85,7 +84,6 @@ class PoisonDetection:
         self._large.clear()
 
     def refused(self):
-        """Note that the target has refused messages."""
         if self._refused_s is None:
             self._refused_s = time.monotonic()
 

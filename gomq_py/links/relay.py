@@ -1,4 +1,4 @@
-"""Relay: rewrites deliveries of the source in the read buffer as publishes to the target in the write buffer.
+"""Relay: rewrites deliveries of the source as publishes to the target, from the read to the write buffer.
 
 Does no I/O, and makes no Python object per message. Input and output of a message:
 
@@ -7,7 +7,7 @@ Does no I/O, and makes no Python object per message. Input and output of a messa
     header   copied but for the channel (or with the properties that ``edit`` returns)
     body     copied but for the channel; split if the target's frames are smaller
 
-A message that is whole in the buffer is relayed whole, a larger one in pieces as its body arrives. Sizes are
+A complete message in the buffer is relayed at once, a larger one in pieces as its body arrives. Sizes are
 checked before use. After malformed or unexpected frames (AMQPError) the relay must not be used.
 
 A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
@@ -56,8 +56,8 @@ class Unfit(Exception):
 
 
 class HeaderStamp:
-    """Adds a header to properties. ``key``: the header's encoded name. ``entry``: the encoded header, for
-    messages with neither this key nor a user id; ``entry_again``: the same for redelivered messages.
+    """Adds a header to encoded properties. ``key``: the header's encoded name. ``entry``: the encoded header,
+    for messages with neither this key nor a user id. ``entry_again``: the same for redelivered messages.
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -69,7 +69,7 @@ class HeaderStamp:
         self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """The properties with the header, encoded; b"": leave the message out; None: ``edit`` must decide."""
+        """Encoded properties with the header; b"": leave the message out; None: ``edit`` must decide."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -94,7 +94,7 @@ class HeaderStamp:
         ))
 
     def answered(self, content):
-        """Cache an answer of ``edit``: encoded properties, or None to leave the message out."""
+        """Cache a result of ``edit``: encoded properties, or None to leave the message out."""
         if self.unknown is None:
             return 0
         table = b""
@@ -120,23 +120,23 @@ class HeaderStamp:
 
 
 class Relay:
-    """Relays deliveries of one channel of the source as publishes on one channel of the target. ``edit`` and
-    ``header_stamp``, a HeaderStamp, are those of links.ends.TargetEnd.
+    """Relays deliveries of one channel of the source as publishes on one channel of the target.
 
         input, output             buffers shared with other relays, and empty between two walks
         target_frame_max          as negotiated, 0: no limit
         exchange, routing_key     bytes that replace the message's own, or None
-        edit()                    of (properties, delivered) returns Properties, or None: leave it out
+        edit, header_stamp        of links.ends.TargetEnd, the latter as a HeaderStamp
         offset_header             name of the header with a stream's offset, or empty
         is_mandatory              the target returns unroutable messages
 
     After a walk:
+
         count, first_tag          number of messages read, and delivery tag of the first
         written                   bytes in ``output``
         left_out                  none of these messages must be sent
         others                    (channel, payload) of methods that are not deliveries
         offset                    stream offset of the last message, or -1
-        checksum                  recognizes the last message later; if ``signs``, or its body is in pieces
+        checksum                  recognizes the last message; set if ``signs``, or if its body is in pieces
     """
 
     __slots__ = (
@@ -176,7 +176,7 @@ class Relay:
         self.checksum = 0
 
     def walk(self, end, most):
-        """Relay up to ``most`` messages. Returns the count of bytes used. Raises AMQPError, Unfit."""
+        """Relay up to ``most`` messages. Returns the number of input bytes used. Raises AMQPError, Unfit."""
         if end > len(self.input):
             raise IndexError("more bytes than the buffer holds")
         p = octets.pointer(self.input)
@@ -201,7 +201,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process the frame or message at ``p[at]``. Returns its end; ``at`` to leave it to a later walk."""
+        """Process the frame or message at ``p[at]``. Returns its end, or ``at`` to leave it for later."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -229,7 +229,7 @@ class Relay:
         return self.relay(p, out, at, method_end, header_at, header_end, body_end, end)
 
     def frame_end(self, p, at, end):
-        """The end of the frame at ``p[at]``; ``at`` if the frame is incomplete."""
+        """The end of the frame at ``p[at]``; ``at`` if the frame is incomplete. Raises FrameError."""
         if end - at < 7:
             return at
         if p[at] != 1 and p[at] != 2 and p[at] != 3 and p[at] != 8:
@@ -288,7 +288,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message (``body_end`` -1: its beginning) to ``out``. Returns the offset in ``p`` behind."""
+        """Write a message, or its beginning if ``body_end`` is -1. Returns the next offset in ``p``."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9
@@ -334,7 +334,7 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit; but after relayed messages only return ``at``: the next walk raises."""
+        """Raise Unfit. If messages were relayed before, only return ``at``: the next walk raises."""
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
@@ -357,7 +357,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Skip a message that must not be sent. Returns its end; ``at`` if this walk has sent messages."""
+        """Skip a message that must not be sent. Returns its end, or ``at`` if this walk has sent messages."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True
@@ -372,7 +372,6 @@ class Relay:
         return body_end
 
     def begun(self):
-        """Count a message as read from the source."""
         self.count += 1
         self.last_tag += 1
         self.edited = None
@@ -380,7 +379,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body. Returns the offset in ``p`` behind the last frame."""
+        """Relay more of a large message's body. Returns the offset in ``p`` after the last frame."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -403,7 +402,7 @@ class Relay:
         return at
 
     def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """The encoded properties to send, by ``header_stamp`` or ``edit``; None: leave the message out."""
+        """Encoded properties to send, from ``header_stamp`` or ``edit``; None: leave the message out."""
         if self.header_stamp is not None and self.edited is None:
             content = self.header_stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
             if content is not None:
@@ -411,7 +410,7 @@ class Relay:
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """The encoded properties that ``edit`` returns; None: leave the message out. One call per message."""
+        """Encoded properties that ``edit`` returns; None: leave the message out. One call per message."""
         if self.edited is None:
             properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(
@@ -449,13 +448,13 @@ class Relay:
         return 0
 
     def write_shortstr(self, out, at, text):
-        """Write a short string at ``out[at]``. Returns the offset behind it."""
+        """Write a short string at ``out[at]``. Returns the offset after it."""
         out[at] = len(text)
         octets.copy(out, at + 1, octets.pointer(text), 0, len(text))
         return at + 1 + len(text)
 
     def write_header(self, p, out, at, end, size, content):
-        """Write the content header with the encoded properties ``content``; None: the delivery's."""
+        """Write the content header, with the encoded properties ``content`` or, if None, the delivery's."""
         to = self.written
         if content is None:
             octets.copy(out, to, p, at, end - at)
@@ -474,7 +473,6 @@ class Relay:
         return 0
 
     def write_bodies(self, p, out, at, end):
-        """Write the body frames in ``p[at:end]`` to ``out``. Returns ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -502,7 +500,6 @@ class Relay:
         return 0
 
     def controls(self, p, at, end):
-        """Process the frames in ``p[at:end]``, all on channel 0."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:

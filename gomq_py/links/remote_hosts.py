@@ -1,8 +1,8 @@
 """Remote hosts: limits the addresses to which links may connect, by a check at the moment of connecting.
 
-A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
-that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
-refused addresses (HostRules), and each resolved address is checked, so that a name cannot evade the check by
+A user who may set a shovel decides where this machine connects to. An HTTP destination reaches services that
+trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
+refused addresses (HostRules). Each resolved address is checked, so that a name cannot evade the check by
 changing its address later.
 """
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -70,7 +70,7 @@ class HostRules:
         return allowed
 
     def check_literal(self, host: str) -> None:
-        """Check ``host`` if it is an address; the addresses of a name are checked by connect()."""
+        """Check ``host`` if it is an address. The addresses of a name are checked by ``connect``."""
         if is_address(host):
             self.check(host, host)
 
@@ -79,20 +79,18 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """Return a gevent socket connected to the first address of the host that answers. Raises OSError;
-    HostRefused if all addresses of the host are refused. May switch.
+    """Return a gevent socket connected to the first address of the host that answers. May switch.
 
-    ``timeout_s``: most time for resolving, and again for connecting; ``keepalive``: has idle_s, interval_s
-    and probes, or None; ``account``: the link's account.
+    ``timeout_s``: most time for resolving, and again for connecting. ``keepalive``: has idle_s, interval_s
+    and probes, or None. ``account``: the link's account. Raises OSError; HostRefused if all addresses of the
+    host are refused.
     """
     allowed = rules.allowed(host, lookups.find(host, port, timeout_s, account))
     return connecting.connect(host, allowed, timeout_s, keepalive_options(keepalive))
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """A list of the address and the IPv4 addresses embedded in it; for an IPv4-mapped address only the IPv4
-    address.
-    """
+    """The address and its embedded IPv4 addresses; for an IPv4-mapped address, only the IPv4 address."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

@@ -1,6 +1,6 @@
 """Link session: runs the transfer between a link's two connections until one ends.
 
-Works in callbacks of the loop and in slices of the hub's jobs, which never switch. The link's greenlet makes
+Works in callbacks of the event loop and in slices of its jobs, which never switch. The link's greenlet makes
 a session. That greenlet, or the Keepalive while the link has no greenlet, calls ``tick`` until the session's
 end.
 """
@@ -45,7 +45,7 @@ class Unsendable(ClientError):
 
 
 class LinkSession:
-    """Moves messages over two connections. ``link`` outlives the session, which reports to it.
+    """Moves messages over two connections. ``link`` outlives the session and gets its reports.
 
     ``failure``: (end, error) that ended the session, or None. ``is_done``: all messages to move are settled.
     ``careful``: number of messages to send singly, because one of them may have ended the last session.
@@ -87,7 +87,7 @@ class LinkSession:
             f"link {link.name}", self.reader, writer, hub.scheduler, hub.timers, writer.when_safe)
 
     def start(self, consume):
-        """Begin the transfer; send ``consume``, a BasicConsume, unless the link is paused."""
+        """Begin the transfer. Sends ``consume``, a BasicConsume, unless the link is paused."""
         self._consume = consume
         self.writer.start(self)
         if self.failure is None:
@@ -98,9 +98,7 @@ class LinkSession:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume; or cancel the consumer, if the link is paused or stopping. No effect while basic.consume
-        is unanswered.
-        """
+        """Consume, or cancel the consumer if paused or stopping. Does nothing before basic.consume-ok."""
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
             is_wanted == (self._consumer_tag is not None)
@@ -117,16 +115,14 @@ class LinkSession:
         self.wire.send_queued()
 
     def ask_lag(self, queue):
-        """Query the source for the queue's number of ready messages; answered to ``link.lag_told``."""
+        """Query the source for the queue's number of ready messages. The answer goes to ``link.lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
             self.wire.send_queued()
 
     def tick(self):
-        """Send heartbeats, and check both ends' heartbeats. Returns the seconds until the next call; None if
-        no call is needed.
-        """
+        """Send heartbeats, and check both ends' heartbeats. Returns seconds until the next call, or None."""
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
@@ -143,7 +139,7 @@ class LinkSession:
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     def stop(self):
-        """Take no more messages; settle messages in flight."""
+        """Stop taking messages, and settle messages in flight."""
         self.is_stopping = True
         self.consume_or_cancel()
         if not self.reader.on_its_way():
@@ -176,7 +172,7 @@ class LinkSession:
         self.reader.close()
 
     def fail(self, end, error):
-        """End the session because of ``error`` at ``end``; later calls have no effect."""
+        """End the session because of ``error`` at ``end``. Later calls have no effect."""
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
             self.link.poison_detection.alone = self._alone if self.reader.unsettled <= 1 else None
@@ -207,7 +203,7 @@ class LinkSession:
         return may
 
     def room(self):
-        """Most messages that the next walk of the relay may read."""
+        """Most messages that the next ``walk`` of the relay may read."""
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
@@ -228,8 +224,8 @@ class LinkSession:
             self._is_rejecting = not batch.count
 
     def unfit(self, error):
-        """Handle a message that can never be sent: end the session; or return True if the caller must reject
-        the message at its source.
+        """Handle a message that can never be sent. Returns True if the caller must reject the message at its
+        source. Otherwise ends the session and returns False.
         """
         text, checksum = error.args
         if self.link.poison_detection.is_poison(checksum):
@@ -240,7 +236,6 @@ class LinkSession:
         return False
 
     def reject_next(self):
-        """Reject the next batch at its source."""
         self._is_rejecting = True
 
     def settled(self, batch):
@@ -324,7 +319,7 @@ class LinkSession:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Call ``act()``, by which the writer handles its input; then continue the transfer."""
+        """Call ``act()``, by which the writer handles its input, then continue the transfer."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.send_queued()
@@ -342,7 +337,7 @@ class LinkSession:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. The session goes on, because the target may just be slow."""
+        """Report a target that confirms nothing. The session continues: the target may just be slow."""
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
@@ -367,7 +362,6 @@ class LinkSession:
             self.transfer.start()
 
     def _turn(self):
-        """Resume the transfer if it can go on."""
         if self._is_held and self.may_take():
             self._is_held = False
             self.wire.watch()
@@ -390,7 +384,6 @@ def _octets(text):
 
 
 def _header_stamp_of(target):
-    """The HeaderStamp of a target, or None."""
     header_stamp = getattr(target, "header_stamp", None)
     if header_stamp is None:
         return None
@@ -405,8 +398,8 @@ def _shortstr(text):
 
 
 class Keepalive:
-    """Keeps a session alive while the link has no greenlet: sends its heartbeats, and ends it when the hub
-    closes. Runs in callbacks of the loop and never switches. ``is_on``: has a session.
+    """Keeps a session alive while the link has no greenlet: sends heartbeats, and ends it at shutdown. Runs
+    in callbacks of the event loop and never switches. ``is_on``: has a session.
     """
 
     __slots__ = ("is_on", "_hub", "_session", "_timer")
@@ -418,7 +411,7 @@ class Keepalive:
         self._timer = None
 
     def begin(self, session):
-        """Send the heartbeats of ``session`` until end()."""
+        """Send the heartbeats of ``session`` until ``end``."""
         self.is_on = True
         self._session = session
         self._hub.at_close(self._cut_off)
@@ -434,7 +427,7 @@ class Keepalive:
             self._timer = None
 
     def _tick(self):
-        """Send due heartbeats. A missing heartbeat of the peer ends the session, which calls end()."""
+        """Send due heartbeats. If the peer's heartbeat is missing, the session ends and calls ``end``."""
         self._timer = None
         due_s = self._session.tick()
         if self.is_on and due_s is not None:
@@ -445,7 +438,7 @@ class Keepalive:
 
 
 class UnsolicitedLimit:
-    """Limits how often a connection's peer sends methods that are no answers."""
+    """Limits how often a connection's peer sends unsolicited methods."""
 
     __slots__ = ("_count", "_ends_s")
 

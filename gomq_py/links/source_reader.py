@@ -1,12 +1,12 @@
 """Source reader: reads a transfer's messages from another broker, as a consumer over a connection.
 
-Reads and relays messages (links.relay) when the transfer calls take(), and settles deliveries when it calls
-drop(). Refused messages wait here, in order, and are sent again before any new message is taken.
+Reads and relays messages (links.relay) when the transfer calls ``take``, and settles deliveries when it calls
+``drop``. Refused messages wait here, in order, and are sent again before any new message is taken.
 
-Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share. Each
-link may keep a part of the memory that is left, so a new link always gets memory. No link waits for another:
-below LEAST_OCTETS a link may always keep more, and above that it goes on when its own target confirms. Behind
-the budget there is a reserve of half its size, of which one account may use half of what is left.
+Messages are kept until the target confirms them, within a MemoryBudget that all links of an event loop share.
+Each link may keep a part of the memory that is left, so a new link always gets memory. No link waits for
+another: below LEAST_OCTETS a link may always keep more, and above that it continues when its own target
+confirms. The budget has a reserve of half its size, of which one account may use half of what is left.
 """
 from bisect import insort
 from struct import Struct
@@ -94,7 +94,7 @@ class SourceReader(Source):
         return None
 
     def show(self, item, message):
-        """Return True: the target writer needs only the batch."""
+        """True: the target writer needs only the batch."""
         return True
 
     def drop(self, item):
@@ -111,9 +111,7 @@ class SourceReader(Source):
         return bool(self._refused) and self._probe is None and not (self._is_pausing or self.relay.missing)
 
     def waits(self):
-        """True if the source must not be read: during the pause after a refusal, and until refused messages
-        are settled.
-        """
+        """True if the source must not be read: after a refusal, until the refused messages are settled."""
         # A half-sent large message is completed first, because no other message may interrupt it.
         return self._is_pausing or not self.relay.missing and (
             bool(self._refused) or self._probe is not None)
@@ -141,7 +139,7 @@ class SourceReader(Source):
         self._budget = MemoryBudget()  # later settlements count in no shared budget
 
     def has_unread(self):
-        """True if the buffer may have whole messages of the last read, which no socket event announces."""
+        """True if the buffer may have complete messages of the last read, which no socket event announces."""
         return self._rewalk and self._probe is None
 
     def has_held(self):
@@ -149,14 +147,14 @@ class SourceReader(Source):
         return bool(self._held)
 
     def forget_refusals(self):
-        """Reset the refusal counts of the refused messages that wait here: the refusals had another cause."""
+        """Reset the refusal counts of waiting refused messages, because the refusals had another cause."""
         for _, batch in self._refused:
             batch.refusals = 0
         if self._probe is not None:
             self._probe.refusals = 0
 
     def keep(self, items, error):
-        """Keep the refused messages of ``items`` (batches) to send them again; settle all other messages."""
+        """Keep the refused messages of ``items`` (batches) to send them again, and settle all others."""
         refused = self._owner.writer.refused
         count = 0
         for batch in items:
@@ -172,8 +170,8 @@ class SourceReader(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """After the pause, requeue the refused messages that were not kept. If the source is a stream, which
-        cannot requeue, end the session with an error.
+        """After the pause, requeue the refused messages that were not kept. A stream cannot requeue. Then the
+        session ends with an error.
         """
         # The link then reconnects and goes on after the last settled offset.
         self._is_pausing = False
@@ -186,11 +184,10 @@ class SourceReader(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """End the session after a bug of ours; its messages are delivered again."""
+        """End the session after a bug of ours. Its messages are delivered again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
-        """End the session after a bug of ours."""
         self._owner.fail("link", error)
 
     def broken(self, error):
@@ -203,7 +200,6 @@ class SourceReader(Source):
         raise NotImplementedError
 
     def paused(self, unsafe):
-        """Inform the session that no message can be read for now."""
         self._owner.paused()
 
     # private from here on
@@ -238,7 +234,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """The LinkBatch that relay.walk() wrote. For a large message only the last piece counts."""
+        """The LinkBatch that the relay has written. For a large message only the last piece counts."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -256,7 +252,7 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """The next refused batch; the first batch after a pause has only one message."""
+        """The next refused batch. The first batch after a pause has only one message."""
         # So no message overtakes it.
         _, batch = self._refused.pop(0)
         if self._is_probing:
@@ -264,7 +260,6 @@ class SourceReader(Source):
         return batch
 
     def _forget(self, batch):
-        """Count a batch as no longer in flight."""
         if batch is self._probe:
             self._probe = None
             self._is_probing = False
@@ -273,9 +268,7 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle a batch's accepted messages. Keep its refused messages (``numbers``), or reject those that
-        were refused too often.
-        """
+        """Settle a batch's accepted messages. Keep or finally reject its refused messages (``numbers``)."""
         self._forget(batch)
         self._is_probing = True
         tags = range(batch.first_tag, batch.first_tag + batch.count)
@@ -323,8 +316,10 @@ class SourceReader(Source):
 
 
 class LinkBatch:
-    """Messages that are read, sent and settled together: ``count`` deliveries with tags from ``first_tag``
-    on. For a piece of a large message ``count`` is 0, for its last piece 1.
+    """Messages that are read, sent and settled together.
+
+    The batch has ``count`` deliveries, with tags from ``first_tag`` on. For a piece of a large message
+    ``count`` is 0, for its last piece 1.
 
         octets          the frames for the target; None if not kept until confirmed
         first_number    number of the first publish, once sent
@@ -364,8 +359,8 @@ class LinkBatch:
 
 
 class MemoryBudget:
-    """Limits the memory of a hub's links. ``kept_octets``: bytes that all links keep. An account is (user who
-    set a link, the link's virtual host).
+    """Limits the memory of all links of an event loop. ``kept_octets``: bytes that all links keep. An account
+    is (user who set a link, the link's virtual host).
     """
 
     __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
@@ -376,9 +371,7 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Most bytes that a link of this account may keep now. A link that keeps this much must stop reading
-        its source.
-        """
+        """Most bytes that a link of this account may keep now. At this limit a link must stop reading."""
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS
@@ -393,7 +386,7 @@ class MemoryBudget:
 
 
 class LinkBuffers:
-    """The buffers that all links of a hub share; they are empty between two turns of the loop."""
+    """The buffers that all links of an event loop share. They are empty between two callbacks."""
 
     def __init__(self):
         self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)
@@ -402,7 +395,7 @@ class LinkBuffers:
 
 
 def buffers_of(hub):
-    """The LinkBuffers of a hub, created by the first call."""
+    """The LinkBuffers of an event loop, created by the first call."""
     buffers = _OF_HUBS.get(hub)
     if buffers is None:
         buffers = _OF_HUBS[hub] = LinkBuffers()

@@ -18,9 +18,11 @@ FULL_OCTETS = 256 * 1024
 
 
 class TargetWriter(Target):
-    """Sends messages to a link's target. ``channel``: number of the channel in sent frames; ``frame_max``:
-    the frames' largest size. ``is_blocked``: the target has asked for a pause. ``refused``: numbers of
-    refused publishes, which the reader removes.
+    """Sends messages to a link's target.
+
+    ``channel``: number of the channel in sent frames. ``frame_max``: the frames' largest size.
+    ``is_blocked``: the target has asked for a pause. ``refused``: numbers of refused publishes, which the
+    reader removes.
     """
 
     channel = 1
@@ -55,7 +57,7 @@ class TargetWriter(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds without a new confirm, as seen by calls of this method; 0 while no message awaits a
+        """Seconds without a new confirm, as seen by calls of this method. 0 while no message awaits a
         confirm, or the target wants a pause.
         """
         now = time.monotonic()
@@ -76,7 +78,7 @@ class TargetWriter(Target):
         """Close the connection by a handshake. May switch."""
 
     def abort(self):
-        """Close at once; waiting callbacks are dropped. May be called again."""
+        """Close at once, and drop waiting callbacks. May be called again."""
         self._waiting.clear()
         self._session = CLOSED
 
@@ -86,7 +88,7 @@ class TargetWriter(Target):
         self.answer_waiting()
 
     def answer_waiting(self):
-        """Call waiting callbacks whose messages are all safe or refused; no effect within one."""
+        """Call waiting callbacks whose messages are all safe or refused. No effect within such a callback."""
         if self._is_answering:
             return
         self._is_answering = True
@@ -99,7 +101,7 @@ class TargetWriter(Target):
             self._is_answering = False
 
     def sent(self):
-        """Number of the last message sent. Once reached() returns it, the message is safe or refused."""
+        """Number of the last message sent. It is safe or refused once ``reached`` returns this number."""
         return self.confirms.following - 1
 
     def reached(self):
@@ -128,7 +130,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: the broker confirms; ``queue``: the only target, or None."""
+    """Publishes to a broker. ``is_confirmed``: the broker confirms. ``queue``: only target queue, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -142,7 +144,6 @@ class WireTargetWriter(TargetWriter):
         self._tail = self._wire.ahead
 
     def start(self, session):
-        """Report to ``session`` from now on, and watch the socket."""
         self._session = session
         session.target_turn(lambda: self._walk(self._put_tail()))
         self._wire.watch()
@@ -152,7 +153,6 @@ class WireTargetWriter(TargetWriter):
         return TargetWriter.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
-        """Publish the messages of a batch."""
         item.first_number = self.confirms.following
         if not item.is_sent:
             return None
@@ -167,26 +167,23 @@ class WireTargetWriter(TargetWriter):
         return None
 
     def slice_over(self):
-        """At the end of a transfer slice, write its output and call due callbacks."""
+        """Write the output of a transfer slice, and call due callbacks."""
         self._wire.send_queued()
         self.answer_waiting()
 
     def sent(self):
-        """With confirms, the number of the last publish; otherwise the number of bytes ever queued."""
+        """Number of the last publish with confirms; otherwise number of bytes ever queued."""
         return self.confirms.following - 1 if self._is_confirmed else self._wire.queued_octets
 
     def reached(self):
-        """With confirms, the number up to which publishes are settled; otherwise the count of written bytes.
-        """
+        """Number up to which publishes are settled, with confirms; otherwise number of bytes written."""
         wire = self._wire
         return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
     def tick(self):
-        """Send a due heartbeat, and check the peer's. Returns the seconds until the next call, or None."""
         return self._wire.tick(True)
 
     def refusal(self, number):
-        """The error for nacked or returned messages, the first of which has this number."""
         if number > self.confirms.doubted:
             return TargetWriter.refusal(self, number)
         return RefusedByTarget(
@@ -231,7 +228,7 @@ class WireTargetWriter(TargetWriter):
         return kept
 
     def _walk(self, end):
-        """Parse input up to ``end``: call callbacks of settled messages, and pass on other methods."""
+        """Parse input up to ``end``. Calls callbacks of settled messages, and passes on other methods."""
         confirms = self.confirms
         while True:
             done = confirms.walk(self._buffers.input, end)

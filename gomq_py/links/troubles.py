@@ -1,6 +1,6 @@
-"""Troubles: makes error texts for the user who set a link: the fault and its remedy, without secrets.
+"""Troubles: makes error texts for the user who set a link: the error and its remedy, without secrets.
 
-Does no I/O. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets sent to it.
+Does no I/O. OpenSSL's texts do not say what to do. A peer's own texts may repeat secrets sent to it.
 """
 import json
 import re
@@ -41,7 +41,7 @@ _SECRET_CHARACTERS_LEAST = 4
 
 
 def told(error: Any, uri: str) -> str:
-    """The text that users see for an error at the end of a link with this ``uri``, without its secrets."""
+    """The error text that users see for one end of a link, without the secrets in ``uri``."""
     text = explained(error)
     try:
         link_uri = uris.parse(uri, uris.DESTINATIONS)
@@ -79,7 +79,7 @@ def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
 
 
 def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
-    """A list of the secrets in a URI, in each form in which they may be sent or written; longest first."""
+    """All forms in which a URI's secrets may be sent or written; longest first."""
     secrets = {link_uri.options.get("password", "")}
     if link_uri.password != link_uri.user:  # guest is no secret and occurs in many texts
         secrets.add(link_uri.password or "")

@@ -45,7 +45,7 @@ class URIError(ValueError):
 
 @dataclass(frozen=True)
 class LinkURI:
-    """A parsed URI. ``host``: "" for this broker; ``path``: decoded vhost, or path and query of HTTP."""
+    """A parsed URI. ``host``: "" for this broker. ``path``: decoded vhost, or path and query of HTTP."""
 
     scheme: str
     host: str
@@ -119,7 +119,7 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """The URI for logs and operators: without login and query, a web server's also without path."""
+    """The URI for logs and operators: without login and query, and for a web server also without path."""
     if not uri:
         return ""
     parts = urlsplit(uri)
@@ -128,7 +128,6 @@ def without_login(uri: str) -> str:
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
     """The client's Parameters for a connection to this URI. ``vhost``: default for a URI of this broker.
-
     Raises URIError for a file that is not in ``tls_folder``.
     """
     options = tls_options(uri.options, tls_folder)
@@ -153,7 +152,7 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """The full path of a file in ``folder`` or below. Raises URIError, silent about other folders."""
+    """The full path of a file in ``folder`` or below. Raises URIError without naming other folders."""
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:

@@ -8,10 +8,10 @@ Messages are posted one at a time, so that they arrive in order. A temporary fai
 after a back-off or Retry-After.
 
     2xx                         settles the message
-    408, 425, 429, 503, 507,    temporary failure of the server: at last ends the session, and the link opens
+    408, 425, 429, 503, 507,    temporary failure of the server: finally ends the session, and the link opens
     no connection,              another
     a port that expects TLS
-    other 5xx, no answer in     temporary failure that the message may have caused: at last refuses the
+    other 5xx, no answer in     temporary failure that the message may have caused: finally refuses the
     time, a broken connection   message, which counts towards the link's limit
     any other answer            refuses the message at once; redirects are not followed, because only the
                                 original host was checked
@@ -117,7 +117,8 @@ class Webhook:
 
 
 class Poster:
-    """Posts messages to the current one of its URIs; after each failed attempt the next URI is current.
+    """Posts messages to the current one of its URIs. After each failed attempt the next URI is current.
+
     ``trouble``: why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins,
     ``until_open()``, which may switch, before each attempt.
     """
@@ -144,14 +145,13 @@ class Poster:
         self._connection.open()
 
     def close(self) -> None:
-        """Close the connection; a ``send`` in another greenlet raises OSError."""
+        """Close the connection. A ``send`` in another greenlet raises OSError."""
         self._closed.set()
         self._connection.close()
 
     def send(self, message: Any) -> None:
-        """Post a message, with retries; return once the server has accepted it.
-
-        Raises RefusedByTarget, or OSError if the server is at fault. May switch, for minutes.
+        """Post a message, with retries. Returns once the server has accepted the message. Raises
+        RefusedByTarget, or OSError if the server is at fault. May switch, for minutes.
         """
         attempt = 0
         try:
@@ -165,7 +165,7 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Try a post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
+        """Try to post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
         if self.until_open is not None:
             self.until_open()
         self._check_open()
@@ -212,8 +212,8 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Switch to the next URI, after a pause if all URIs have failed. Raises RefusedByTarget or OSError
-        after the last retry. May switch.
+        """Switch to the next URI, after a pause if all URIs have failed. May switch. Raises RefusedByTarget
+        or OSError after the last retry.
         """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
@@ -290,9 +290,10 @@ class _Posted:
 
 
 class WebhookTargetWriter(TargetWriter):
-    """Posts messages one by one through ``poster``, which it owns: a 2xx counts as a confirm, any other
-    answer as a refusal. A post runs in its own greenlet, all other work in callbacks. Each batch from the
-    transfer is one message or a piece of one.
+    """Posts messages one by one through ``poster``, which it owns.
+
+    A 2xx counts as a confirm, any other answer as a refusal. A post runs in its own greenlet, all other work
+    in callbacks. Each batch from the transfer is one message or a piece of one.
     """
 
     def __init__(self, poster, hub):
@@ -340,7 +341,7 @@ class WebhookTargetWriter(TargetWriter):
         self.abort()
 
     def abort(self):
-        """Close at once. A message being posted may arrive, and will be delivered again."""
+        """Close at once. A message that is being posted may arrive, and will be delivered again."""
         super().abort()
         self._pieces.clear()
         self._poster.on_trouble = None
@@ -355,7 +356,6 @@ class WebhookTargetWriter(TargetWriter):
     # private from here on
 
     def _post(self, number, octets):
-        """Post a message and report the result. Runs in its own greenlet."""
         is_taken, failure = True, None
         try:
             self._poster.send(_Posted(octets))
@@ -390,8 +390,8 @@ class _Failure(NamedTuple):
 
 
 def field_value(value: Any) -> bytes | None:
-    """A header's value encoded for HTTP; None if HTTP cannot carry it: tables, lists, text with line breaks,
-    or more than VALUE_OCTETS_MAX bytes.
+    """A header's value encoded for HTTP; None if HTTP cannot carry it. None for tables, lists, text with line
+    breaks, and more than VALUE_OCTETS_MAX bytes.
     """
     if isinstance(value, bool):
         value = "true" if value else "false"
@@ -422,7 +422,6 @@ def retry_after_s(text: str) -> float:
 
 
 def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]:
-    """Header fields (name, value) that all requests to this URI have."""
     host = f"[{link_uri.host.partition('%')[0]}]" if ":" in link_uri.host else link_uri.host
     if link_uri.port != uris.PORTS[link_uri.scheme]:
         host = f"{host}:{link_uri.port}"

@@ -1,6 +1,6 @@
 """Wire: the socket of a client's connection, which a link reads and writes without blocking.
 
-Used by sessions; uses the client. Output that the socket does not accept at once is kept until the loop
+Used by sessions; uses the client. Output that the socket does not accept at once is kept until the event loop
 reports the socket writable. ``tick`` sends heartbeats and notices missing ones.
 """
 import time
@@ -28,9 +28,11 @@ class Silent(ConnectionClosed):
 
 
 class Wire:
-    """Reads and writes a connection's socket. The loop calls ``readable()`` when bytes have arrived,
-    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written; none may switch.
-    ``kept_octets``: bytes queued and not yet written. ``queued_octets``: bytes ever queued.
+    """Reads and writes a connection's socket.
+
+    The event loop calls ``readable()`` when bytes have arrived, ``broken(error)`` when writing has failed,
+    and ``drained()`` when all kept output is written. None of these may switch. ``kept_octets``: bytes queued
+    and not yet written. ``queued_octets``: bytes ever queued.
     """
 
     __slots__ = (
@@ -57,13 +59,13 @@ class Wire:
         self.last_sent = self.last_received = time.monotonic()
 
     def watch(self):
-        """Have ``readable()`` called from now on, until unwatch()."""
+        """Call ``readable()`` for input from now on, until ``unwatch``."""
         if not self._watching and not self.is_closed:
             self._watching = True
             self._reader.start(self._readable)
 
     def unwatch(self):
-        """Stop the calls of ``readable()``; input stays in the socket."""
+        """Stop the calls of ``readable()``. Input stays in the socket."""
         if self._watching:
             self._watching = False
             self._reader.stop()
@@ -84,13 +86,13 @@ class Wire:
         return count
 
     def write(self, octets):
-        """Queue ``octets`` for the next send_queued()."""
+        """Queue ``octets`` for the next ``send_queued``."""
         self._kept.append(memoryview(octets))
         self.kept_octets += len(octets)
         self.queued_octets += len(octets)
 
     def send_queued(self):
-        """Write as much output as the socket accepts now; the rest follows when the socket is writable."""
+        """Write as much output as the socket accepts now. The rest follows when the socket is writable."""
         if not self._kept or self._writer is not None or self.is_closed:
             return
         self._send_queued()

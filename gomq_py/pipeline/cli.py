@@ -19,7 +19,7 @@ from gomq_py.spark.options import Options
 
 
 def _in_a_folder(context, parameter, path):
-    """Option callback: return the path of a file, or raise an error if its folder does not exist."""
+    """Return the path of a file, or raise an error if its folder cannot be written to. An option callback."""
     folder = None if path is None else os.path.dirname(os.path.abspath(path))
     if folder is not None and not os.access(folder, os.W_OK):
         raise click.BadParameter(f"{folder} is no folder that can be written to")

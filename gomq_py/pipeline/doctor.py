@@ -1,4 +1,4 @@
-"""Doctor: checks that Java, pyspark, a broker with permission to read, and room on the disk are present."""
+"""Doctor: checks that Java, pyspark, disk space, and a broker with read permission are present."""
 import importlib.util
 import os
 import shutil

@@ -27,7 +27,7 @@ def text_of(rows, lags, now_s):
 
 
 def write(path, text):
-    """Replace the file at ``path`` atomically by a file with this text."""
+    """Atomically replace the file at ``path`` by a file with this text."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
@@ -42,7 +42,7 @@ def address_of(given):
 
 
 class Endpoint:
-    """Serves its attribute ``text`` at http://ADDRESS/metrics until close(). The constructor raises
+    """Serves its attribute ``text`` at http://ADDRESS/metrics until ``close``. The constructor raises
     OptionError if it cannot listen on the address.
     """
 
@@ -78,7 +78,7 @@ class _Server(HTTPServer):
         self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
 
     def finish_request(self, request, client_address):
-        """Serve a client, but cut it off after CLIENT_S seconds."""
+        """Serve a client, but disconnect it after CLIENT_S seconds."""
         guard = threading.Timer(CLIENT_S, _cut_off, (request,))
         guard.daemon = True
         guard.start()
@@ -88,7 +88,7 @@ class _Server(HTTPServer):
             guard.cancel()
 
     def handle_error(self, request, client_address):
-        """Do nothing, because a client that disconnects is no error."""
+        """Do nothing, because a client that disconnects is not an error."""
 
 
 class _Server6(_Server):

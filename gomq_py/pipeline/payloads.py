@@ -1,8 +1,6 @@
 """Decodes payloads of devices: turns JSON, lines of JSON, CBOR and MessagePack into Python values.
 
-This module does no I/O.
-
-A payload may come from anybody. Whatever its bytes are, decoding raises no error but Undecodable. Depth and
+Does no I/O. Payloads are not trusted: decoding raises only Undecodable, whatever the bytes are. Depth and
 size are bounded; a length is compared with the remaining bytes before it is used.
 """
 import json
@@ -27,8 +25,8 @@ class Undecodable(ValueError):
 
 
 def decode(kind, octets):
-    """Decode a payload into a list of readings (dicts). ``kind``: json, ndjson, cbor or msgpack. Several
-    lines, or an array, give several readings. Raises Undecodable.
+    """Decode a payload into a list of readings (dicts). Raises Undecodable. ``kind``: json, ndjson, cbor or
+    msgpack. Several lines, or an array, give several readings.
     """
     try:
         found = DECODERS[kind](bytes(octets))
@@ -79,8 +77,8 @@ def _key(value):
 
 
 def _cbor(octets, at, depth):
-    """Decode the CBOR item at ``at`` (RFC 8949), skipping tags. Returns (value, position behind it); for a
-    break (0xFF) the value is _BREAK.
+    """Decode the CBOR item at ``at`` (RFC 8949), skipping tags. Returns (value, position after it). For a
+    break (0xFF) the value is _BREAK. Raises Undecodable.
     """
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
@@ -153,9 +151,7 @@ def _cbor_items(octets, at, length, major, depth):
 
 
 def _msgpack(octets, at, depth):
-    """Decode the MessagePack value at ``at``. Returns (value, position behind it). Raises Undecodable for
-    extension types.
-    """
+    """Decode the MessagePack value at ``at``. Returns (value, position after it). Raises Undecodable."""
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
     head, at = _take(octets, at, 1)

@@ -50,9 +50,7 @@ class Plan:
 
 
 def read_plan(path):
-    """Read a Plan from a pipeline file. Paths in it are relative to its folder. Raises OptionError, which
-    names the file.
-    """
+    """Read a Plan from a file, with paths relative to its folder. Raises OptionError with the file's name."""
     folder = os.path.dirname(os.path.abspath(path))
     return from_toml(path, lambda given: make_plan(given, folder))
 

@@ -29,7 +29,7 @@ _FIRST_S, _LAST_S = -62135596800, 253402300799
 
 @dataclass(frozen=True)
 class Schema:
-    """The checked content of a schema file, which says how to decode payloads into readings."""
+    """The checked content of a schema file: the rules for decoding payloads into readings."""
 
     format: str
     device: tuple
@@ -46,9 +46,7 @@ def read_schema(path):
 
 
 def from_toml(path, make, what=""):
-    """Parse a TOML file and return ``make(parsed)``. Raises OptionError; its text begins with ``what`` and
-    the path.
-    """
+    """Return ``make(parsed TOML file)``. Raises OptionError; its text begins with ``what`` and the path."""
     try:
         with open(path, "rb") as file:
             return make(tomllib.load(file))
@@ -92,8 +90,8 @@ def _parsed(text):
 
 
 def readings(schema, routing_key, body, came_at):
-    """Decode a message's body into [(device, time, values)], one tuple per reading. ``came_at``: the time if
-    the schema names no field for it. Raises Undecodable.
+    """Decode a message's body into [(device, time, values)], one tuple per reading. Raises Undecodable.
+    ``came_at``: the time if the schema names no field for it.
     """
     found = []
     for one in decode(schema.format, body):
@@ -150,12 +148,12 @@ def _value(value, name, kind):
 
 
 def _is_text(value):
-    """False if the text contains half a surrogate pair, which JSON allows and a Parquet table does not."""
+    """False for half a surrogate pair, which JSON allows and a Parquet table does not."""
     return value.isascii() or value.encode("utf-8", "ignore").decode() == value
 
 
 def _shown(value):
-    """Return the beginning of a value as text, by reprlib, which bounds large and deeply nested values."""
+    """Return the beginning of a value as text. Large and deeply nested values are safe."""
     return reprlib.repr(value)[:60]
 
 

@@ -1,7 +1,7 @@
 """Runs Spark queries until they end or are stopped, and reports their progress.
 
-On a terminal the progress is one line, overwritten again and again; elsewhere each batch prints a line of
-JSON. Prometheus can get the counts, too (exposition).
+On a terminal the progress is one line that is overwritten; elsewhere each batch prints a line of JSON.
+Prometheus can get the counts, too (exposition).
 """
 import json
 import re
@@ -98,7 +98,7 @@ class Reporter:
 
 
 def lag_of(progress):
-    """Return how many messages were unread at Spark's progress report; None if a source does not say."""
+    """Return the number of unread messages in Spark's progress report; None if a source has no lag."""
     lag = 0
     for source in progress["sources"]:
         try:
@@ -110,9 +110,10 @@ def lag_of(progress):
 
 
 def run(writers, every=None, reporter=None):
-    """Run the queries ``writers``, {name: DataStreamWriter}. Without ``every`` each query reads the messages
-    present and ends. With ``every``, such as "10 seconds", it starts a batch that often, until a signal.
-    Raises JobFailed.
+    """Run the queries ``writers``, {name: DataStreamWriter}. Raises JobFailed.
+
+    Without ``every`` each query reads the present messages and ends. With ``every``, such as "10 seconds", it
+    starts a batch that often, until a signal.
     """
     reporter = reporter or Reporter()
     stop = threading.Event()
@@ -146,10 +147,8 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """Return True if the query runs, False if it has ended without an error.
-
-        Raises JobFailed after an error. If the query's Python process was too slow to start, restarts it
-        instead.
+        """Return True if the query runs, False if it has ended without an error. Raises JobFailed after one.
+        If the query's Python process was too slow to start, restarts the query instead.
         """
         if self.query.isActive:
             return True
@@ -197,7 +196,6 @@ def seconds_of(duration):
 
 
 def _on_signals(stop):
-    """Let SIGTERM and SIGINT set the Event ``stop``."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

@@ -1,5 +1,5 @@
-"""Creates the Spark session of jobs. By default it is small, listens on loopback only, and uses the running
-Python for its workers.
+"""Creates the Spark session of jobs. By default the session is small, listens on loopback only, and uses the
+running Python for its workers.
 """
 import os
 import sys
@@ -43,8 +43,8 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
 
 
 def start_fewer_processes(session):
-    """Let Spark manage checkpoints with its class FEWER_PROCESSES, which starts fewer programs, if it has the
-    class and no setting names another.
+    """Let Spark manage checkpoints with its class FEWER_PROCESSES, which starts fewer programs. Does nothing
+    if Spark lacks the class, or a setting names another.
     """
     has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
     if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:

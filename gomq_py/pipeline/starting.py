@@ -1,8 +1,8 @@
-"""Fixes where a new query starts: turns "latest" or a time into offsets once, before the query runs, and
-stores the offsets beside the checkpoint.
+"""Fixes the start of a new query: turns "latest" or a time into offsets once, before the query runs.
 
-If Spark dies before the first batch is committed, Spark queries the source again for the start. "latest"
-would then be a later offset, and messages in between would never be read.
+The offsets are stored beside the checkpoint. If Spark dies before the first batch is committed, Spark queries
+the source again for the start. "latest" would then be a later offset, and messages in between would never be
+read.
 """
 import json
 import os
@@ -18,7 +18,7 @@ STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
 def fixed_start(given, checkpoint):
     """Return the options ``given`` with fixed offsets as startingOffsets. The first run determines the
-    offsets and stores them beside the checkpoint; later runs use these.
+    offsets and stores them beside the checkpoint. Later runs use these.
     """
     path = os.path.join(checkpoint, NAME)
     kept = _read(path)

@@ -1,4 +1,4 @@
-"""Definition: checks a shovel's definition key by key. The names of keys are those of RabbitMQ and LavinMQ.
+"""Definition: checks a shovel's definition key by key. Keys have the names of RabbitMQ and LavinMQ.
 
 Imports no other module of this package. A refusal names the key and its valid values, but not the given
 value, which may hold a password.
@@ -41,16 +41,16 @@ OLD_NAMES = {
 
 
 class DefinitionError(ValueError):
-    """The definition cannot be used. The text: the reason, for the shovel's author."""
+    """The definition cannot be used. The text gives the reason, for the shovel's author."""
 
 
 class Definition:
-    """The checked definition of one shovel: has an attribute for each key of KEYS (underscores for hyphens),
-    with the given value or the default.
+    """The checked definition of one shovel. Raises DefinitionError. Has an attribute for each key of KEYS
+    (underscores for hyphens), with the given value or the default.
     """
 
     def __init__(self, value):
-        """``value``: the definition as decoded JSON. Raises DefinitionError."""
+        """Check ``value``, the definition as decoded JSON. Raises DefinitionError."""
         if not isinstance(value, dict):
             raise DefinitionError("a shovel is an object with src-uri, dest-uri and what to move")
         given = _by_new_names(value)
@@ -96,21 +96,18 @@ class Definition:
 
     @property
     def dest_tls(self):
-        """{option: value} of TLS for a web server as destination, named as in an AMQP URI's query."""
+        """TLS options for a web server as destination: {option: value}, named as in an AMQP URI's query."""
         options = {key.removeprefix("dest-"): getattr(self, key.replace("-", "_")) for key in _OF_TLS}
         return {
             key.replace("-", "_"): value for key, value in options.items() if value is not None}
 
     @property
     def is_predeclared(self):
-        """True if the objects at the source or at the destination are predeclared: the shovel must not
-        declare them.
-        """
+        """True if the shovel must not declare the objects at the source or at the destination."""
         return self.src_predeclared or self.dest_predeclared
 
 
 def is_local(uri):
-    """True if the URI names no host and thus means this broker."""
     return uris.parse(uri, uris.DESTINATIONS).is_local
 
 
@@ -120,7 +117,7 @@ def vhost_of(uri, vhost_name):
 
 
 def with_vhost(uri, vhost_name):
-    """The AMQP URI with ``vhost_name`` added if it has no virtual host; other URIs unchanged."""
+    """The AMQP URI, with ``vhost_name`` added if it has no virtual host. Other URIs stay unchanged."""
     parts = urlsplit(uri)
     if parts.scheme.lower() not in uris.AMQP or parts.path:
         return uri
@@ -129,9 +126,7 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """The definition with old names of keys replaced by present names. Raises DefinitionError for an unknown
-    key.
-    """
+    """The definition with old key names replaced. Raises DefinitionError for an unknown key."""
     given = {}
     for key, item in value.items():
         name = OLD_NAMES.get(key, key)
@@ -361,8 +356,8 @@ _NOT_OF_WEBHOOKS = (
 def values_of(section):
     """Return (vhost name, definition) from a section [shovel:NAME] of the configuration.
 
-    The section has a parameter's keys; numbers, booleans, lists of URIs (separated by commas) and objects
-    (JSON) are text. ``vhost``: where the shovel is shown, and the default virtual host of a URI. Raises
+    The section has a parameter's keys. Numbers, booleans, lists of URIs (separated by commas) and objects
+    (JSON) are text. ``vhost``: the vhost that lists the shovel, and the default virtual host of a URI. Raises
     DefinitionError, which names the key.
     """
     value = {}

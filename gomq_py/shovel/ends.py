@@ -1,6 +1,5 @@
-"""Ends: makes the link of a shovel, with functions that declare queues at both ends and edit messages.
-
-The supervisor calls this module, which alone imports links: a broker without shovels needs no client.
+"""Ends: makes the link of a shovel, with functions that declare queues at both ends and edit messages. Called
+by the supervisor. Only this module imports links, so a broker without shovels needs no client.
 """
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ LONGEST_WAIT_S = 300.0
 
 
 class Opener:
-    """A callable that makes the links of shovels. ``connector``: the broker's links.local.Connector;
+    """A callable that makes the links of shovels. ``connector``: the broker's links.local.Connector.
     ``cluster_name()``: this broker's name, for forward headers.
     """
 
@@ -33,7 +32,7 @@ class Opener:
         self._cluster_name = cluster_name
 
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
-        """Make the Link of a shovel, not started; Shovels explains the arguments. Raises ValueError."""
+        """Make the Link of a shovel, not started. Raises ValueError. Shovels explains the arguments."""
         definition, vhost = shovel.definition, shovel.vhost.name
         account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"
@@ -78,12 +77,11 @@ class Opener:
 
 
 def with_vhosts(uris, vhost):
-    """The URIs, each with an explicit virtual host."""
     return [with_vhost(uri, vhost) for uri in uris]
 
 
 def link_uris(shovel):
-    """Return (source URI, destination URI) in use or, if none, the first of the definition."""
+    """The present (source URI, destination URI), or the first ones of the definition."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -109,8 +107,8 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """Return a function(channel) that declares the source queue and returns its name. This is the
-    definition's queue, or an exclusive queue of the shovel, bound to the definition's exchange.
+    """A function(channel) that declares the source queue and returns its name. The queue is the definition's,
+    or an exclusive queue of the shovel, bound to the definition's exchange.
     """
     def prepare(channel):
         if definition.src_exchange is not None:
@@ -136,10 +134,8 @@ def _prepare_target(definition):
 
 
 def declare_queue(channel, name, arguments, is_predeclared):
-    """Declare a durable queue if it is missing; an existing queue is not changed. If ``is_predeclared``, only
-    check that the queue exists. May switch.
-
-    Raises ChannelClosed.
+    """Declare a durable queue if it is missing. An existing queue is not changed. ``is_predeclared``: only
+    check that the queue exists. May switch. Raises ChannelClosed.
     """
     if is_predeclared:
         channel.queue_declare(name, passive=True)
@@ -156,10 +152,8 @@ def declare_queue(channel, name, arguments, is_predeclared):
 
 
 def edit_of(definition, shovelled_by, name, vhost, type_, uris):
-    """Return a function(properties, delivery) that changes and returns a message's Properties; None if the
-    definition requires no change.
-
-    ``uris()`` returns (source URI, destination URI) in use.
+    """A function(properties, delivery) that changes and returns a message's Properties, or None. None: the
+    definition requires no change. ``uris()`` returns the present (source URI, destination URI).
     """
     steps: list[Callable[[Any], None]] = []
     if definition.dest_publish_properties:
@@ -191,8 +185,8 @@ class _Given:
 
 
 class _Forwarded:
-    """Carries out dest-add-forward-headers: prepends this shovel to the header x-shovelled, a list of the
-    shovels that the message has passed, as RabbitMQ does.
+    """Carries out dest-add-forward-headers: prepends this shovel to the header x-shovelled. The header lists
+    the shovels that the message has passed, as in RabbitMQ.
     """
 
     def __init__(self, definition, shovelled_by, name, vhost, type_, uris):

@@ -18,10 +18,10 @@ class Rights:
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """Return the User whose rights a shovel has at local ends. ``by``: name of the user who set the
-        shovel, OPERATOR or None.
+        """The User whose rights a shovel has at local ends.
 
-        If there is no such user, raises DefinitionError or, unless ``is_needed``, returns None.
+        ``by``: name of the user who set the shovel, OPERATOR or None. If there is no such user, raises
+        DefinitionError, or returns None if ``is_needed`` is False.
         """
         try:
             return self._setters.user_of(by, "the shovel")
@@ -31,7 +31,7 @@ class Rights:
             raise DefinitionError(str(error)) from None
 
     def is_administrators(self, shovel):
-        """True if the user who set the shovel is an administrator: the shovel may connect to more hosts."""
+        """True if an administrator set the shovel. Shovels of administrators may connect to more hosts."""
         user = self.user_of(shovel.by, is_needed=False)
         return user is not None and ADMINISTRATOR in user.tags
 

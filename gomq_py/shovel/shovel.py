@@ -1,6 +1,5 @@
-"""Shovel: keeps the definition, state and link of a shovel; describes it for operators.
-
-The supervisor owns, starts and stops the Shovel. Its link moves the messages.
+"""Shovel: keeps the definition, state and link of a shovel, and describes it for operators. The supervisor
+owns, starts and stops the Shovel. Its link moves the messages.
 """
 import time
 
@@ -19,7 +18,7 @@ ERROR_CHARACTERS = 500
 
 
 class NoVHost:
-    """Stands for a virtual host that does not exist, at least not yet."""
+    """Stands for a virtual host that does not exist, or not yet."""
 
     is_gone = True
 
@@ -29,7 +28,8 @@ class NoVHost:
 
 
 class Shovel:
-    """One shovel: its definition, state and link. ``vhost``: a VHost or NoVHost; ``by``: name of its setter.
+    """One shovel: its definition, state and link. ``vhost``: a VHost or NoVHost. ``by``: name of the user who
+    set the shovel.
 
         fault      why the shovel cannot run, or None
         link       None until the shovel is started
@@ -66,7 +66,7 @@ class Shovel:
 
     @property
     def key(self):
-        """(vhost name, shovel name)."""
+        """Identifies the shovel: (vhost name, shovel name)."""
         return self.vhost.name, self.name
 
     @property
@@ -84,7 +84,7 @@ class Shovel:
 
     @property
     def error(self):
-        """Why the shovel is not running, or its last failure, without passwords; "" if nothing is wrong."""
+        """The last error, or why the shovel is not running, without passwords; "" if nothing is wrong."""
         if self.is_waiting:
             return WAITS
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""
@@ -92,7 +92,7 @@ class Shovel:
 
     @property
     def why_kept(self):
-        """Why the shovel cannot be deleted, as text; None if it can."""
+        """Reason why the shovel cannot be deleted, as text; None if it can."""
         if self.type != STATIC:
             return None
         return (
@@ -148,7 +148,7 @@ def _of_definition(definition, vhost_name):
 
 
 def status_event(shovel):
-    """A dict for the event of a changed state of a shovel."""
+    """A dict for the event of a shovel's changed state."""
     shown = shovel.described()
     return {
         "name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type, "status": shovel.state,
@@ -158,5 +158,4 @@ def status_event(shovel):
 
 
 def removed_event(shovel):
-    """A dict for the event of a removed shovel."""
     return {"name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type}

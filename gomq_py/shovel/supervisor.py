@@ -37,10 +37,11 @@ STARTED_AT_ONCE = 100
 
 
 class Shovels(Component):
-    """Keeps the shovels of a broker. ``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a Link
-    without starting it. ``user_of(is_needed)`` returns the shovel's User (Rights.user_of()); ``begin_at``:
-    stream offset, or None. ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could
-    never be used.
+    """Keeps the shovels of a broker.
+
+    ``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a Link without starting it.
+    ``user_of(is_needed)`` returns the shovel's User, see Rights.user_of. ``begin_at``: stream offset, or
+    None. ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could never be used.
     """
 
     def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes, tls, user: None):
@@ -59,9 +60,8 @@ class Shovels(Component):
     # called by the node
 
     def take_over(self, sections):
-        """Create the shovels of the configuration (``sections``: {name: {key: text}}) and of the parameters.
-
-        Raises DefinitionError for an invalid section.
+        """Create the shovels of the configuration and of the parameters. ``sections``: {name: {key: text}}
+        from the configuration. Raises DefinitionError for an invalid section.
         """
         for name, section in sections.items():
             try:
@@ -81,7 +81,7 @@ class Shovels(Component):
         self._broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Start all shovels; very many are started in slices."""
+        """Start all shovels. More than STARTED_AT_ONCE are started in slices."""
         self._is_started = True
         shovels = list(self._shovels.values())
         for shovel in shovels:
@@ -113,16 +113,15 @@ class Shovels(Component):
     # called by doors
 
     def all(self, vhost_name=None):
-        """A list of the Shovels of one vhost, or of all vhosts, sorted by vhost and name."""
+        """The Shovels of one vhost, or of all vhosts, as a list sorted by vhost and name."""
         return [
             shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
 
     def missing_vhosts(self):
-        """A sorted list of names of missing virtual hosts for which the configuration has shovels."""
+        """Names of missing virtual hosts for which the configuration has shovels, as a sorted list."""
         return sorted({shovel.vhost.name for shovel in self._shovels.values() if shovel.vhost.is_gone})
 
     def find(self, vhost_name, name):
-        """The Shovel of this name, or None."""
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
@@ -132,7 +131,7 @@ class Shovels(Component):
         return {**shovel.described(), "lag": lag}
 
     def pause(self, shovel):
-        """Pause a shovel until resume(), beyond restarts. Returns False if it was paused. Raises OSError."""
+        """Pause a shovel until ``resume``. Returns False if it was paused before. Raises OSError."""
         if shovel.is_paused:
             return False
         self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
@@ -142,7 +141,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """End a pause() and restart. Returns False if it was not paused. Raises OSError, ValueError."""
+        """End a pause and restart. Returns False if it was not paused. Raises OSError, ValueError."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
@@ -172,7 +171,7 @@ class Shovels(Component):
     # called by parameters
 
     def check_set_by(self, vhost, name, value, by):
-        """Raise ValueError if ``value`` defines no valid shovel, or user ``by`` lacks the rights for it."""
+        """Raise ValueError if ``value`` is not a valid shovel, or user ``by`` lacks the rights for it."""
         if not fits_short_string(name):
             raise DefinitionError(f"its name has more than {NAME_OCTETS_MAX} bytes")
         shovel = Shovel(vhost, name, DYNAMIC, value, by)
@@ -185,7 +184,7 @@ class Shovels(Component):
         self._rights.check(shovel.definition, vhost.name, by)
 
     def fault_of(self, vhost, name, value):
-        """Why the stored value defines no valid shovel, as text; None if it does."""
+        """Reason why the stored value is not a valid shovel, as text; None if it is valid."""
         shovel = self._shovels.get((vhost.name, name))
         return shovel.fault if shovel is not None and shovel.definition is None else None
 
@@ -242,7 +241,7 @@ class Shovels(Component):
                 self._begin_static(shovel)
 
     def _rights_changed(self, user):
-        """Stop shovels that this user's rights no longer cover; restart shovels that are covered again."""
+        """Stop shovels that are not allowed any more, and restart shovels that are allowed again."""
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):
@@ -363,7 +362,7 @@ class Shovels(Component):
             self._has_stopped(shovel, link)
 
     def _has_stopped(self, shovel, link):
-        """Start the shovel's next link, if any: the stopped ``link`` has no messages in flight any more."""
+        """Start the shovel's next link, if any, because the stopped ``link`` has no messages in flight."""
         self._is_ended.set()
         if self._ending.get(shovel.key) is link:
             del self._ending[shovel.key]
@@ -374,7 +373,6 @@ class Shovels(Component):
             self._start(there)
 
     def _ended(self, shovel, reason):
-        """Handle the final end of a link: all messages are moved, or retrying cannot help."""
         self._tell(shovel)
         is_done = reason == TERMINATED and shovel.definition.src_delete_after is not None
         if is_done and shovel.type == DYNAMIC and self._shovels.get(shovel.key) is shovel:
@@ -429,7 +427,7 @@ class Shovels(Component):
                 self._watch_offset(shovel)
 
     def _keep_offset(self, shovel, link):
-        """Save the stream offset at which the shovel continues; all earlier messages have arrived."""
+        """Save the stream offset at which the shovel continues. All earlier messages have arrived."""
         offset = link.stream_offset if shovel.is_of_stream else None
         if offset is None:
             return
@@ -467,7 +465,7 @@ class Shovels(Component):
 
 
 class Starting(Job):
-    """Starts the shovels of a booting broker in slices, when there are very many."""
+    """Starts the shovels of a booting broker in slices, if there are more than STARTED_AT_ONCE."""
 
     name = "starting shovels"
 

@@ -2,7 +2,7 @@
 
 The data source runs in Spark's driver and workers, not in the broker. It reads over HTTP, AMQP or from files,
 and writes over AMQP. It needs only the standard library, pyarrow and pyspark, and never gevent. ``source`` is
-the interface to Spark; ``planning`` decides which offsets are read.
+the interface to Spark. ``planning`` decides which offsets are read.
 """
 
 

@@ -1,6 +1,5 @@
-"""Connects Spark's driver and workers to the broker over AMQP, and translates the broker's refusals.
-
-The sink publishes over these connections, and the transport ``amqp`` consumes.
+"""AMQP connections of Spark's driver and workers to the broker, with errors translated. The sink publishes
+over these connections, and the transport ``amqp`` consumes.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -23,7 +22,7 @@ class AmqpDoor:
 
     @property
     def url(self):
-        """The AMQP URL, with the password. Logs and errors must show ``shown`` instead."""
+        """The AMQP URL, with the password. Logs and errors must use ``shown`` instead."""
         user, password = self.credentials.user, self.credentials.token or self.credentials.password
         scheme, _, host = self.shown.partition("://")
         host = host.partition("/")[0]

@@ -68,9 +68,8 @@ class AmqpTransport:
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
-        """Yield (offset, Delivery) of each message from offset ``start`` on, endlessly; skip missing offsets.
-
-        Reconnects after a failure. Raises NoStream, Refused, Unreachable.
+        """Yield (offset, Delivery) of each message from offset ``start`` on, endlessly. Skips missing
+        offsets. Reconnects after a failure. Raises NoStream, Refused, Unreachable.
         """
         at = start
         deadline = time.monotonic() + self._retry_s
@@ -208,7 +207,7 @@ class Consumer:
         return self.next_ones(timeout_s if self._count else quiet_s, is_there=False)
 
     def next_ones(self, timeout_s, is_there=True):
-        """Wait up to ``timeout_s`` for messages; return [(offset, Delivery)]. If none arrive, raises
+        """Wait up to ``timeout_s`` for messages. Returns [(offset, Delivery)]. If none arrive, raises
         Unreachable or, with ``is_there`` False, returns []. Raises NoStream if the consumer was cancelled.
         """
         self._settle()
@@ -256,7 +255,7 @@ class Consumer:
 
 
 def digest(delivery):
-    """Return a hexadecimal digest of exchange, routing key and body; brokers may change the properties."""
+    """Return a hexadecimal digest of exchange, routing key and body. Brokers may change properties."""
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -1,7 +1,8 @@
-"""Turns messages from the transport ``amqp`` into batches of rows; ``reading`` does so for other transports.
+"""Turns messages from the transport ``amqp`` into batches of rows.
 
-AMQP does not show consumers when a message was published. ``timestamp`` is the header ``timestamp_in_ms``,
-which an interceptor of the broker may set, else the publisher's property ``timestamp``, else null.
+``reading`` does so for other transports. AMQP does not show consumers when a message was published.
+``timestamp`` is the header ``timestamp_in_ms``, which an interceptor of the broker may set, else the
+publisher's property ``timestamp``, else null.
 """
 import logging
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ class Row:
 
 
 def runs(pieces):
-    """Return [stream, epoch, first offset, end offset] of these parts of streams, adjacent ones as one."""
+    """Return [stream, epoch, first offset, end offset] of these parts, adjacent ones joined."""
     found: list = []
     for piece in pieces:
         if found and found[-1][:2] == [piece.stream, piece.epoch] and found[-1][3] == piece.first:
@@ -115,7 +116,6 @@ def runs(pieces):
 
 
 def _text(value):
-    """Return the text with U+FFFD in place of bytes that are not UTF-8."""
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""Errors of the data source. Their texts say what the operator should do."""
+"""Errors of the data source. Their texts tell the operator what to do."""
 
 
 class GomqError(Exception):
@@ -14,7 +14,7 @@ class Refused(GomqError):
 
 
 class Unreachable(GomqError):
-    """The broker does not answer, or does not answer as a gomq-py does."""
+    """The broker does not answer, or does not answer like gomq-py."""
 
 
 class NoStream(GomqError):

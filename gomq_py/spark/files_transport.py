@@ -1,8 +1,8 @@
 """Reads streams from a data folder: a broker's, on a disk of this machine or a mounted one, or a backup.
 
-A closed segment is read to its end. While a broker runs, the active segment is read up to the flushed length;
-the broker notes this length in the segment's file now and then. Without a broker the active segment is read
-up to its last valid record. This transport changes no file and takes no lock.
+A closed segment is read to its end. While a broker runs, the active segment is read up to the flushed length,
+which the broker notes in the segment's file now and then. Without a broker the active segment is read up to
+its last valid record. This transport changes no file and takes no lock.
 """
 import hashlib
 import os
@@ -30,7 +30,7 @@ class FilesTransport(SegmentTransport):
         """Do nothing: no file is open between calls."""
 
     def names(self):
-        """Raise GomqError: the names of streams cannot be found in files."""
+        """Raise GomqError: a data folder does not contain the names of streams."""
         raise GomqError(
             "option subscribePattern needs transport=http: a data folder does not tell names; "
             "name streams with subscribe")
@@ -104,7 +104,6 @@ class FilesTransport(SegmentTransport):
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
     def _is_live(self):
-        """True if a broker may be running."""
         # Does not try the lock, which could keep a broker from starting.
         try:
             with open(os.path.join(self.folder, ".lock"), encoding="utf-8", errors="replace") as file:

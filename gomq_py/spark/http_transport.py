@@ -1,7 +1,7 @@
 """Reads streams over the management API: the default transport, which needs only the standard library.
 
 The broker offers only flushed messages, so that read data never changes. If a connection breaks or an answer
-is cut short, the transport reconnects and continues behind the received bytes; after ``retrySeconds`` without
+is cut short, the transport reconnects and continues after the received bytes. After ``retrySeconds`` without
 a byte it raises Unreachable. It does not repeat a request that the broker refuses.
 """
 import base64
@@ -74,16 +74,14 @@ class HttpTransport(SegmentTransport):
         )["offset"]
 
     def arguments(self, kind, name):
-        """Return the arguments of a queue or exchange as a dict. ``kind``: "queues" or "exchanges".
-
-        Raises NoStream, Refused, Unreachable.
+        """Return the arguments of a queue or exchange as a dict. ``kind``: "queues" or "exchanges". Raises
+        NoStream, Refused, Unreachable.
         """
         what = f"{kind[:-1]} '{name}' in vhost '{self.vhost}'"
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
 
     def queues(self):
         """Yield a dict per queue of the vhost, as in the management API. The user needs the tag monitoring.
-
         Raises Refused, Unreachable.
         """
         page = pages = 1
@@ -216,7 +214,7 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """Return the reason in a refusal of the broker or, without a reason, the text of its HTTP status."""
+    """Return the broker's reason for a refusal, or else the text of the HTTP status."""
     try:
         given = json.loads(response.read() if body is None else body)
         return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]

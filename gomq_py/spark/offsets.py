@@ -39,7 +39,7 @@ def encode(positions):
 
 
 def behind(ends, latest):
-    """Return {stream: messages between ``ends`` and ``latest``}, both {stream: Position}."""
+    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}."""
     return {
         name: max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
         for name, one in latest.items()}

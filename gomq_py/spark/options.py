@@ -58,8 +58,8 @@ def _shown(value):
 
 
 def _pushed(name, value):
-    """Parse the option pushFilters, which says which filters exclude segments. Returns False (none), True
-    (filters on offset) or "times" (filters on offset and timestamp).
+    """Parse the option pushFilters: which filters exclude segments. Returns False (none), True (filters on
+    offset) or "times" (filters on offset and timestamp).
     """
     if value.lower() not in ("true", "false", TIMES):
         raise OptionError(
@@ -113,7 +113,7 @@ def _names(name, value):
 
 
 def _assigned(name, value):
-    """Parse JSON of names, or Kafka's {name: [0]}: a stream is one partition. A name may have commas."""
+    """Parse a JSON list of streams, or Kafka's {name: [0]}. A name may have commas."""
     try:
         given = json.loads(value)
         if isinstance(given, dict) and all(partitions == [0] for partitions in given.values()):
@@ -185,7 +185,7 @@ def _times(name, value):
 
 
 def _of_streams(name, text, parse, wanted):
-    """Return {stream: parsed value} of a JSON object. Raises OptionError, which says what is ``wanted``."""
+    """Return {stream: parsed value} of a JSON object. Raises OptionError, whose text has ``wanted``."""
     try:
         given = json.loads(text)
         if isinstance(given, dict) and given:
@@ -278,7 +278,7 @@ _SECRETS = {"user", "username", "password", "token", "secret"}
 
 @dataclass
 class Credentials:
-    """A login. Its repr() leaves out password and token, which plans and texts must not show."""
+    """A login. Its repr() leaves out password and token, so that plans and logs do not show them."""
 
     user: str = "guest"
     password: str = field(default="guest", repr=False)
@@ -306,7 +306,7 @@ class Options:
 
     @property
     def streams(self):
-        """The names that option subscribe or assign lists; None with subscribePattern."""
+        """The names in option subscribe or assign; None with subscribePattern."""
         return self["subscribe"] or self["assign"]
 
     @property
@@ -417,8 +417,8 @@ def _unknown(key):
 
 
 def credentials(options, environment=None):
-    """Return the Credentials from the file named by option credentialsFile (JSON with user and password, or
-    token). Without the option: from environment variables, by default guest. Raises OptionError.
+    """Return the Credentials from the file in option credentialsFile, or else from environment variables. The
+    file is JSON with user and password, or token. Without both, guest. Raises OptionError.
     """
     environment = os.environ if environment is None else environment
     path = options["credentialsFile"]

@@ -1,8 +1,7 @@
-"""Plans which offsets a query reads, which bytes of which segment files hold them, and which task reads which
-bytes. Does not import Spark, and accesses the broker through a transport only.
+"""Plans the offsets that a query reads, their bytes in segment files, and the division into tasks.
 
-Planning finds missing messages before any task starts. For these it raises DataLoss or, if failOnDataLoss is
-false, logs them and goes on.
+Does not import Spark, and accesses the broker through a transport only. Planning finds missing messages
+before any task starts. For these it raises DataLoss or, if failOnDataLoss is false, logs them and continues.
 """
 import heapq
 import logging
@@ -19,8 +18,8 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of one segment file that a task reads: offsets ``first`` to ``until`` (exclusive), in the bytes
-    from ``at`` to ``end``. ``at_offset``: offset of the message whose record begins at ``at``.
+    """A part of one segment file that a task reads. The part has offsets ``first`` to ``until`` (exclusive),
+    in the bytes from ``at`` to ``end``. ``at_offset``: offset of the message whose record begins at ``at``.
     """
 
     stream: str
@@ -35,12 +34,12 @@ class Piece:
 
     @property
     def bytes(self):
-        """About how many bytes of the segment file must be read."""
+        """Approximate number of bytes of the segment file to read."""
         return self.end - self.at
 
 
 class Planner:
-    """Plans what to read of the streams that the options name. ``transport`` describes the streams."""
+    """Plans the reading of the streams named in the options. ``transport`` describes the streams."""
 
     def __init__(self, options, transport):
         self.options = options
@@ -54,7 +53,7 @@ class Planner:
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream if any is missing."""
+        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream if one is missing."""
         shapes = {}
         for name in self.names():
             try:
@@ -67,7 +66,7 @@ class Planner:
     # where to begin and to end
 
     def starts(self, shapes, default):
-        """Return {stream: Position} where the query starts. ``default``: the start if no option names one."""
+        """Return {stream: Position} where the query starts. ``default``: the start without an option."""
         found = {}
         for name, shape in shapes.items():
             time_ms = self._time_ms("starting", name)
@@ -100,21 +99,19 @@ class Planner:
         return found
 
     def _time_ms(self, side, name):
-        """Return the Unix milliseconds at which a stream is to start or end; None if no option says one."""
+        """The Unix milliseconds at which a stream is to start or end; None without such an option."""
         times = self.options[f"{side}OffsetsByTimestamp"]
         return self.options[f"{side}Timestamp"] if times is None else times.get(name)
 
     def _asked(self, option, name, shape, default):
-        """Return the offset that an option names for a stream; without one, ``default``'s offset."""
+        """The offset that an option names for a stream, or else ``default``'s offset."""
         asked = self.options[option]
         asked = asked.get(name) if isinstance(asked, dict) else asked
         asked = default if asked is None else asked
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """Return the higher of ``offset`` and the stream's first offset; skipped messages are reported as
-        lost.
-        """
+        """Return the higher of ``offset`` and the stream's first offset. Reports skipped messages as lost."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -158,9 +155,11 @@ class Planner:
         return found
 
     def partitions(self, pieces):
-        """Return groups of Pieces (parts of segments), one per task: adjacent Pieces of a stream, together up
-        to ``partitionBytes`` and ``maxRecordsPerPartition``. Makes at least ``minPartitions`` groups, unless
-        there are fewer messages.
+        """Return groups of Pieces (parts of segments), one group per task.
+
+        Groups have adjacent Pieces of a stream, together up to ``partitionBytes`` and
+        ``maxRecordsPerPartition``. There are at least ``minPartitions`` groups, unless there are fewer
+        messages.
         """
         whole = sum(piece.bytes for piece in pieces)
         limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
@@ -182,9 +181,8 @@ class Planner:
 
 
 def cut(pieces, most):
-    """Yield (Piece, its part of the bytes) of these Pieces, cut into equal ones of at most ``most`` messages.
-
-    Raises OptionError if these are more than MOST_PARTITIONS.
+    """Yield (Piece, its share of the bytes), each Piece cut into equal parts of at most ``most`` messages.
+    Raises OptionError for more than MOST_PARTITIONS parts.
     """
     counts = [-(-(piece.until - piece.first) // most) for piece in pieces]
     if sum(counts) > MOST_PARTITIONS:
@@ -219,7 +217,7 @@ def in_more(groups, sizes, least):
 
 
 def divided(group):
-    """Divide a group of Pieces (parts of segments) into two; a single Piece by its number of messages."""
+    """Divide a group of Pieces (parts of segments) into two. A single Piece is divided by messages."""
     # The second half of a Piece begins at the first byte of the whole Piece, because the position of its
     # first message is not known yet: the reader skips the messages before.
     if len(group) > 1:

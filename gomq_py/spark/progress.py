@@ -1,7 +1,7 @@
-"""Tracks a streaming query: finds the end of the next batch, and what to read between two checkpoints.
+"""Tracks a streaming query: finds the end of the next batch, and the parts between two checkpoints.
 
 A stream that was deleted, recreated or truncated since the checkpoint counts as data loss. If failOnDataLoss
-is false the query goes on with the remaining messages. This module does not import Spark.
+is false the query continues with the remaining messages. This module does not import Spark.
 """
 import time
 from dataclasses import replace
@@ -12,7 +12,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one streaming query. ``seen``: the streams' ends at the last next_end(), {stream: Position}."""
+    """Tracks one streaming query. ``seen``: {stream: Position}, the ends at the last ``next_end``."""
 
     def __init__(self, options, planner, clock=time.monotonic):
         self._options = options
@@ -24,24 +24,23 @@ class Progress:
         self.seen = {}
 
     def metrics(self):
-        """How many messages of a stream the last next_end() left unread: average, most and least, by the
-        names of Kafka's source.
-        """
+        """Unread messages per stream after the last ``next_end``: average, most, least, in Kafka's names."""
         counts = list(behind(self._ends, self.seen).values())
         return {
             "avgOffsetsBehindLatest": sum(counts) / len(counts), "maxOffsetsBehindLatest": max(counts),
             "minOffsetsBehindLatest": min(counts)} if counts else {}
 
     def fix_target(self):
-        """Note the present ends of the streams; the query will not read beyond them."""
+        """Note the present ends of the streams. The query will not read beyond them."""
         self._target = {
             name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()
         }
 
     def next_end(self, start, is_limited):
-        """Return {stream: Position} at which the batch that begins at ``start`` ends; equal to ``start`` if
-        there are no new messages, or too few (minOffsetsPerTrigger). ``is_limited``: apply
-        maxOffsetsPerTrigger and maxBytesPerTrigger.
+        """Return {stream: Position} at which the batch that begins at ``start`` ends.
+
+        Equal to ``start`` if there are no new messages, or too few (minOffsetsPerTrigger). ``is_limited``:
+        apply maxOffsetsPerTrigger and maxBytesPerTrigger.
         """
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
@@ -105,7 +104,7 @@ class Progress:
         return found
 
     def _shapes(self, start):
-        """Return {stream: Shape (its offsets)} of all streams that the options or the checkpoint name."""
+        """Return {stream: Shape (its offsets)} of all streams in the options or the checkpoint."""
         shapes = {}
         for name in dict.fromkeys([*self._planner.names(), *start]):
             try:
@@ -173,7 +172,7 @@ class Progress:
         return end
 
     def _rows_of(self, shape, span, lengths):
-        """Return how many rows of a stream fit into its share of maxBytesPerTrigger; at least 1."""
+        """Return the number of a stream's rows that fit into its share of maxBytesPerTrigger; at least 1."""
         share = max(
             1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
         count, left = 0, share
@@ -190,7 +189,7 @@ class Progress:
 
 def shares(lengths, limit):
     """Divide ``limit`` rows among streams in proportion to ``lengths``, {stream: unread rows}. Returns
-    {stream: rows}; each stream with unread rows gets at least one row, as long as rows are left.
+    {stream: rows}. Each stream with unread rows gets at least one row, as long as rows are left.
     """
     whole = sum(lengths.values())
     if whole <= limit:

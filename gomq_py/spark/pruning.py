@@ -1,6 +1,4 @@
-"""Pruning: finds segments that Spark's filters on offsets or times exclude.
-
-Other filters exclude no segment.
+"""Pruning: finds segments that Spark's filters on offsets or times exclude. Other filters exclude none.
 
 Filters on time are used only with pushFilters=times. A segment notes the times of its first and last message;
 if the clock was set back, messages in between may have times outside this range.
@@ -16,7 +14,7 @@ class Span:
     """The range ``first`` to ``last`` of integers that can match all filters on one column."""
 
     def __init__(self, filters, column, read=int):
-        """``read(value)`` converts a filter's value into an integer, rounded down."""
+        """Combine the filters on the column. ``read(value)`` converts a value to an integer, rounded down."""
         self.first, self.last = 0, HIGHEST
         self._read = read
         for one in filters:

@@ -60,8 +60,8 @@ def check_columns(columns, options):
 
 
 def check_cache(target):
-    """With option deduplicationHeader: check that the target queue or exchange remembers as many ids as a
-    batch has. Raises OptionError, GomqError.
+    """Check that the target's deduplication cache is as large as a batch. Raises OptionError, GomqError. Does
+    nothing without option deduplicationHeader.
     """
     # So a repeated batch does not arrive twice.
     options = target.options
@@ -123,7 +123,7 @@ class Target(AmqpDoor):
 
 
 class Publisher:
-    """Publishes the rows of one partition. ``prefix``: beginning of the message ids of rows without an id."""
+    """Publishes the rows of one partition. ``prefix``: start of the message ids for rows without an id."""
 
     def __init__(self, target, prefix):
         self._target = target
@@ -133,7 +133,7 @@ class Publisher:
         self.count = 0
 
     def publish(self, rows):
-        """Publish rows, each a dict. Returns the count when all are confirmed. Raises GomqError."""
+        """Publish rows, each a dict. Returns their number when all are confirmed. Raises GomqError."""
         batch, began = [], time.monotonic()
         rate, most = self._options["messagesPerSecond"], self._options["confirmBatch"]
         most = min(most, rate or most)
@@ -161,7 +161,7 @@ class Publisher:
         return self.count
 
     def _send(self, batch):
-        """Publish messages and wait for the confirms; if the connection fails, retry for ``retrySeconds``."""
+        """Publish messages and wait for the confirms. Retries connection errors for ``retrySeconds``."""
         deadline = time.monotonic() + self._options["retrySeconds"]
         while True:
             try:

@@ -1,8 +1,8 @@
 """Turns the bytes of segments into batches of rows. Runs in Spark's workers, but does not import Spark.
 
 A reader keeps at most a chunk of ``batchBytes`` and one record in memory. For a damaged or missing record it
-raises DataLoss, which names stream, segment and position. If failOnDataLoss is false it logs how many offsets
-are missing and goes on.
+raises DataLoss, which names stream, segment and position. If failOnDataLoss is false it logs the number of
+missing offsets and continues.
 """
 import logging
 from collections import OrderedDict
@@ -141,8 +141,8 @@ class PieceReader:
                 return -1
 
     def _lose(self, piece, until, why, first=None):
-        """Count and log messages of a segment as missing, up to its message number ``until`` (exclusive).
-        With option failOnDataLoss raises DataLoss instead.
+        """Count and log a segment's messages as missing, up to message number ``until`` (exclusive). With
+        option failOnDataLoss raises DataLoss instead.
         """
         first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
         begin, end = piece.segment_first + first, piece.segment_first + until
@@ -188,7 +188,6 @@ class PieceBuffer:
         self._counts.close()
 
     def drop(self, count):
-        """Remove the first ``count`` bytes from the buffer."""
         with memoryview(self.buffer) as view:
             view[:self.end - count] = view[count:self.end]
         self.end -= count

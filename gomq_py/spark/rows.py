@@ -1,6 +1,5 @@
-"""Defines the columns that Spark sees, and builds Arrow batches from blocks of records.
-
-The batches have exactly the requested schema. U+FFFD replaces bytes of names that are not UTF-8.
+"""Defines the columns that Spark sees, and builds Arrow batches from blocks of records. The batches have
+exactly the requested schema. U+FFFD replaces bytes of names that are not UTF-8.
 """
 import json
 from functools import lru_cache
@@ -55,7 +54,7 @@ def ddl(include_headers, include_epoch=False):
 
 
 def check_projection(names, types):
-    """Check that the source has columns of these names and types; return the names. Raises OptionError."""
+    """Check that the source has columns of these names and types. Returns the names. Raises OptionError."""
     for name, kind in zip(names, types, strict=True):
         if name not in DDL:
             raise OptionError(f"the schema asks for column '{name}', and there are {', '.join(DDL)}")
@@ -90,7 +89,7 @@ class Rows:
         }
 
     def batch(self, block, buffer, piece):
-        """Return a RecordBatch of the block's records in ``buffer``, of a Piece; all may be reused."""
+        """Return a RecordBatch of the block's records in ``buffer``, of a Piece. Arguments may be reused."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -100,7 +99,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Replace MQTT properties of records by AMQP properties, appended to ``buffer``. Returns it."""
+    """Replace MQTT properties of records by AMQP properties. Returns ``buffer`` with these appended."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -154,8 +153,8 @@ def _properties(block, buffer, piece):
 
 
 def _numbers(count, present, ends, content, place):
-    """Return the Arrow array of a numeric property: single bytes as numbers; big-endian seconds of the
-    property timestamp as times, null if out of range.
+    """Return the Arrow array of a numeric property. Single bytes become numbers. Big-endian seconds of the
+    property timestamp become times, null if out of range.
     """
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])

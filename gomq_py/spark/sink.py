@@ -1,5 +1,4 @@
-"""The sink that Spark's Python Data Source API calls. It publishes rows, and waits until the broker has
-confirmed them.
+"""The sink that Spark's Python Data Source API calls. It publishes rows, and waits for the broker's confirms.
 
 Partitions share no transaction: after a failure Spark, or the next run, publishes the whole batch again, and
 some messages arrive twice.
@@ -18,7 +17,7 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass
 class Published(WriterCommitMessage):
-    """A task's report to the driver: how many messages it has published."""
+    """A task's report to the driver: the number of messages that it has published."""
 
     count: int
 
@@ -54,7 +53,6 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a batch query: ``df.write.format("gomq")``."""
 
     def commit(self, messages):
-        """Log how many messages the tasks have published."""
         self._log(messages, "")
 
     def abort(self, messages):

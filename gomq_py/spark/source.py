@@ -1,9 +1,9 @@
-"""The data source ``gomq``, which Spark's Python Data Source API calls. ``planning`` decides what to read,
-and ``reading`` or ``delivered`` makes rows of it.
+"""The data source ``gomq``, which Spark's Python Data Source API calls.
 
-Spark makes these objects in Python processes of its own and pickles the readers for its workers. A pickled
-reader contains the login, so that workers need no password in their environment, but no connection. Logs go
-to standard error, which Spark keeps.
+``planning`` decides what to read, and ``reading`` or ``delivered`` makes rows of it. Spark makes these
+objects in separate Python processes and pickles the readers for its workers. A pickled reader contains the
+login, so that workers need no password in their environment, but no connection. Logs go to standard error,
+which Spark keeps.
 """
 import logging
 import sys
@@ -87,7 +87,7 @@ class _Reader:
         self._planner = Planner(options, self._transport)
 
     def read(self, partition):
-        """In a worker: yield the RecordBatches of one partition."""
+        """Yield the RecordBatches of one partition, in a worker."""
         log_to_stderr()
         if partition is None or partition.value is None:  # Spark's form of an empty list of partitions
             return
@@ -101,7 +101,7 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """Reads a batch query. Its start and end, which the options name, are fixed when the query starts."""
+    """Reads a batch query. Its start and end, from the options, are fixed when the query starts."""
 
     def partitions(self):
         shapes = self._planner.shapes()
@@ -143,7 +143,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
-        """Return the limit of a batch, from the options ...PerTrigger; by default none."""
+        """Return the limit of a batch, from the options ...PerTrigger; none by default."""
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
         if self._options["maxBytesPerTrigger"] is not None:
@@ -162,8 +162,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def reportLatestOffset(self):
         """Return the streams' ends at the last latestOffset(), for Spark's lag; None before the first.
-
-        ``metrics`` stands beside them, since Spark has no call for metrics of a source in Python.
+        ``metrics`` is added, because Spark has no call for metrics of a source in Python.
         """
         if not self._progress.seen:
             return None

@@ -1,4 +1,4 @@
-"""Classes of all transports: descriptions of streams and segments; readers of segments' bytes."""
+"""Classes of all transports: descriptions of streams and segments, and readers of segments' bytes."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
@@ -24,7 +24,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class Shape:
-    """Describes a stream: messages with offsets ``first_offset`` to ``end_offset`` (exclusive) can be read.
+    """Describes a stream. Messages with offsets ``first_offset`` to ``end_offset`` (exclusive) can be read.
+
     ``epoch``: identifies the stream among streams that have had its name. ``end_is_known``: False if the
     stream is empty and the broker does not report its next offset.
     """
@@ -48,8 +49,8 @@ class SegmentTransport:
     """Base of the transports that read segment files, over HTTP or from a folder."""
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """Read ``count`` bytes of segment ``number`` from position ``at`` on into the views that ``room()``
-        returns; yield the count of each read. Raises SegmentGone, NoStream, Refused, Unreachable.
+        """Read ``count`` bytes of segment ``number`` from position ``at`` into the views returned by
+        ``room()``. Yields the size of each read. Raises SegmentGone, NoStream, Refused, Unreachable.
         """
         raise NotImplementedError
 

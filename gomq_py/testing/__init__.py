@@ -1,3 +1,1 @@
-"""Gives other projects a broker for their tests, which can also misbehave, and a pytest plugin that starts
-this broker.
-"""
+"""A broker for the tests of other projects, which can also misbehave, and a pytest plugin."""

@@ -1,4 +1,4 @@
-"""Runs a broker in a child process, so that a test can kill it, restart it and make it misbehave."""
+"""Runs a broker in a child process. A test can kill it, restart it and make it misbehave."""
 import json
 import os
 import shutil
@@ -38,14 +38,14 @@ class ChildBroker(Addresses):
 
     Takes the keywords of ``gomq_py.Broker``. With ``sync=True`` it flushes messages to disk, otherwise not: a
     kill loses no message even so, but a power cut may. ``tls=True`` opens listeners with TLS for AMQP and
-    MQTT, with a new certificate for localhost and 127.0.0.1, which needs the package trustme; ``ca_file`` is
+    MQTT, with a new certificate for localhost and 127.0.0.1. This needs the package trustme; ``ca_file`` is
     the certificate of its authority.
     """
 
     def __init__(
         self, data_dir: "str | PathLike[str] | None" = None, *, tls: bool = False, **options: Any,
     ) -> None:
-        """Raises TypeError or ValueError if ``gomq_py.Broker`` refuses the options."""
+        """Check the options. Raises TypeError or ValueError if ``gomq_py.Broker`` refuses them."""
         Broker(data_dir, **options)  # only checks the options
         self._own_folder = ""
         self._owns_data = data_dir is None
@@ -71,9 +71,8 @@ class ChildBroker(Addresses):
     # life
 
     def start(self) -> Self:
-        """Start the child, and return when clients can connect. A restarted child has the same ports.
-
-        Raises RuntimeError, whose text has the reason, if the broker cannot start.
+        """Start the child, and return when clients can connect. A restarted child has the same ports. Raises
+        RuntimeError, whose text has the reason, if the broker cannot start.
         """
         if self._process is not None:
             raise RuntimeError("this broker is running already")
@@ -108,7 +107,7 @@ class ChildBroker(Addresses):
         }
 
     def stop(self) -> None:
-        """Stop the broker in order: connections are closed with code 320, and its data are kept."""
+        """Shut the broker down. Connections are closed with code 320, and the data are kept."""
         if self._process is not None:
             with suppress(BrokenPipeError):
                 print(STOP, file=self._process.stdin, flush=True)
@@ -139,7 +138,6 @@ class ChildBroker(Addresses):
             self._forget()
 
     def _forget(self):
-        """Close and delete what was made for the broker."""
         if self._log is not None:
             self._logged = self.log_text
             self._log.close()
@@ -156,7 +154,7 @@ class ChildBroker(Addresses):
 
     @property
     def log_text(self) -> str:
-        """The broker's log since the first start(). Option ``log_level`` decides how much is logged."""
+        """The broker's log since the first start. Option ``log_level`` decides how much is logged."""
         if self._log is None:
             return self._logged
         length = os.fstat(self._log.fileno()).st_size
@@ -167,7 +165,6 @@ class ChildBroker(Addresses):
 
     @property
     def mqtt_port(self) -> int:
-        """The port of the MQTT listener."""
         return self._address("mqtt")[1]
 
     # addresses, by the names that a testcontainers.rabbitmq.RabbitMqContainer has for them
@@ -181,8 +178,8 @@ class ChildBroker(Addresses):
         return self._address("amqp")[0]
 
     def get_exposed_port(self, port: int) -> int:
-        """The port that serves what a container of RabbitMQ serves at ``port``: 5672 for AMQP, 1883 for MQTT,
-        15672 for the management API. Raises ValueError for a port that such a container has not.
+        """The present port for a port of a RabbitMQ container: 5672 for AMQP, 1883 for MQTT, 15672 for
+        management. Raises ValueError for a port that such a container does not have.
         """
         for protocol, usual in CONTAINER_PORTS.items():
             if usual == int(port):
@@ -192,12 +189,11 @@ class ChildBroker(Addresses):
     # vhosts
 
     def create_vhost(self, name: str) -> "ChildVHost":
-        """Create a vhost in which the user guest has all rights, or find it: ``with`` deletes it at its end.
-        """
+        """Create or find a vhost in which guest has all rights. A ``with`` block deletes it at its end."""
         self._ask("create_vhost", name)
         return ChildVHost(self, name)
 
-    # switches: see chaos.Chaos
+    # the switches of chaos.Chaos
 
     def drop_connections(self) -> int:
         """Cut all connections without a close handshake. Returns their count."""
@@ -227,11 +223,10 @@ class ChildBroker(Addresses):
         self._ask("calm")
 
     def _reserve_ports(self):
-        """Choose a free port for each port option that is 0, and hold it while no child runs: otherwise
-        another process might take the port.
+        """Choose a free port for each port option that is 0, and hold it while no child runs.
 
-        A bound socket that does not listen holds a port: the system gives the port to nobody else, but the
-        child can listen on it (SO_REUSEADDR).
+        A bound socket that does not listen holds a port: the system gives the port to no other process, but
+        the child can listen on it (SO_REUSEADDR).
         """
         for name in {"amqp_port", *self._options}:
             if name in PORTS and self._options.get(name, 0) == 0:
@@ -242,8 +237,7 @@ class ChildBroker(Addresses):
                 self._options[name] = holder.getsockname()[1]
 
     def _make_own_folder(self):
-        """Make a temporary folder, unless there is one, for data and certificates that are not the caller's.
-        """
+        """Make a temporary folder, if necessary, for data and certificates that are not the caller's."""
         if self._own_folder or not (self._owns_data or self._tls):
             return
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-")
@@ -253,7 +247,7 @@ class ChildBroker(Addresses):
             self._options |= self._make_certificate()
 
     def _make_certificate(self):
-        """Make a certificate in our own folder; return the options that name it."""
+        """Make a certificate in the temporary folder. Returns the options that name it."""
         import trustme
         authority = trustme.CA()
         certificate = authority.issue_cert("localhost", "127.0.0.1", "::1")
@@ -266,9 +260,8 @@ class ChildBroker(Addresses):
         return {"tls_cert": chain, "tls_key": key}
 
     def _ask(self, verb, *arguments):
-        """Send a command to the child and return its answer.
-
-        Raises ValueError if the child refuses the arguments, RuntimeError if no child runs.
+        """Send a command to the child and return its answer. Raises ValueError if the child refuses the
+        arguments, RuntimeError if no child runs.
         """
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
@@ -316,7 +309,7 @@ class ChildVHost(Addresses):
         return self.broker.addresses
 
     def delete(self) -> None:
-        """Delete the vhost with all that is in it, and close its connections."""
+        """Delete the vhost with its content, and close its connections."""
         self.broker._ask("delete_vhost", self.name)
 
     def _address(self, protocol: str) -> tuple[str, int]:
@@ -324,7 +317,7 @@ class ChildVHost(Addresses):
 
 
 def _plain(name, value):
-    """Return a path as text, because JSON has no paths, and a port as a number; other values unchanged."""
+    """Convert an option for JSON: a path to text, a port to a number; other values stay unchanged."""
     if name in PORTS:
         return int(value)
     return str(value) if isinstance(value, PurePath) else value

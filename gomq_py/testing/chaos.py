@@ -1,6 +1,6 @@
 """Chaos: makes a broker misbehave as real brokers do, so that programs can be tested with that.
 
-It runs in the broker's thread and acts on the launcher's parts. Clients see what a real fault would show;
+It runs in the broker's thread and acts on the launcher's parts. Clients see the same as in a real failure;
 confirmed messages survive. Only ``gomq_py.testing`` adds it to a broker.
 """
 from collections import deque
@@ -34,15 +34,14 @@ class Chaos:
             launcher.mqtt.make_inbound = self._inbound
 
     def drop_connections(self) -> int:
-        """Cut all connections without a close handshake, like a broken network. Returns their count."""
         connections = self._clients.all()
         for connection in connections:
             connection.abort("dropped by a test")
         return len(connections)
 
     def close_connections(self, reason: str = "closed by a test") -> int:
-        """Close all connections like an operator: over AMQP with 320 CONNECTION_FORCED and the reason, over
-        MQTT 5 with DISCONNECT 0x98. Returns their count.
+        """Close all connections like an operator. Returns their count. Over AMQP the close has code 320
+        CONNECTION_FORCED and the reason, over MQTT 5 it is DISCONNECT 0x98.
         """
         _check_text("close_connections", reason)
         connections = self._clients.all()
@@ -51,7 +50,6 @@ class Chaos:
         return len(connections)
 
     def refuse_logins(self, refuse: bool = True) -> None:
-        """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._clients.refusing_logins = refuse
@@ -68,10 +66,11 @@ class Chaos:
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every: int) -> None:
-        """Refuse one in ``every`` publishes (0: none), although it is stored: over AMQP with basic.nack, over
-        MQTT 5 with reason code 0x80. Clients of earlier versions of MQTT are disconnected.
+        """Refuse one in ``every`` publishes (0: none), although it is stored.
 
-        Counts publishes on AMQP channels opened from now on, and MQTT publishes of QoS 1 and 2.
+        Over AMQP the refusal is basic.nack, over MQTT 5 reason code 0x80. Clients of earlier MQTT versions
+        are disconnected. Counts publishes on AMQP channels opened from now on, and MQTT publishes of QoS 1
+        and 2.
         """
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise ValueError(
@@ -81,9 +80,8 @@ class Chaos:
         self._publishes = 0
 
     def trip_alarm(self, reason: str | None = "low on memory") -> None:
-        """Raise a resource alarm, which blocks publishers; AMQP clients get connection.blocked.
-
-        ``reason``: a text such as "low on disk"; None ends the alarm.
+        """Raise a resource alarm, which blocks publishers; AMQP clients get connection.blocked. ``reason``: a
+        text such as "low on disk"; None ends the alarm.
         """
         if reason is not None:
             _check_text("trip_alarm", reason)
@@ -98,7 +96,7 @@ class Chaos:
         self.trip_alarm(None)
 
     def unlucky(self, first: int, last: int) -> list[int]:
-        """Return the numbers of those publishes from ``first`` to ``last`` that are to be refused."""
+        """Numbers of the publishes from ``first`` to ``last`` to refuse. Counts these publishes."""
         if not self.nack_every:
             return []
         unlucky = [
@@ -141,14 +139,14 @@ class ChaosConfirms(Confirms):
         self._chosen_up_to = 0
 
     def published(self, last, refused, unsynced):
-        """As Confirms.published, but also nacks the publishes that Chaos chooses."""
+        """Confirm like Confirms.published, but nack the publishes that Chaos chooses."""
         unlucky = self._chaos.unlucky(self._chosen_up_to + 1, last)
         self._chosen_up_to = last  # an attribute of its own: the base has not counted these yet
         super().published(last, sorted({*refused, *unlucky}), unsynced)
 
 
 class ChaosConnection:
-    """Replaces a connection for the MQTT code that answers publishes; delays or refuses its answers."""
+    """Replaces a connection for the MQTT code that answers publishes. Delays or refuses its answers."""
 
     def __init__(self, connection, chaos):
         self.output = self
@@ -161,7 +159,7 @@ class ChaosConnection:
         return getattr(self._connection, name)
 
     def write(self, octets):
-        """Send acknowledgements in order, after the delay; Chaos turns some of them into refusals."""
+        """Send acknowledgements in order, after the delay. Chaos turns some of them into refusals."""
         if not self._chaos.confirm_delay_s and not self._waiting:
             self._answer(octets)
             return

@@ -1,9 +1,9 @@
-"""The child process of ChildBroker: runs a broker with Chaos. It reads commands from standard input, one JSON
-object per line, and writes answers to standard output.
+"""The child process of ChildBroker: runs a broker with Chaos, and carries out commands.
 
-Its arguments are DATA_DIR OPTIONS FOLDER; OPTIONS is a JSON object of Broker's keywords. The command ``stop``
-ends it. When its parent ends without that command, or standard input closes, it ends and deletes FOLDER (if
-it is not ""), so that a killed test run leaves nothing behind.
+It reads commands from standard input, one JSON object per line, and writes answers to standard output. Its
+arguments are DATA_DIR OPTIONS FOLDER; OPTIONS is a JSON object of Broker's keywords. The command ``stop``
+ends it. When its parent ends without that command, or standard input closes, it ends and deletes FOLDER
+(unless ""), so that a killed test run leaves nothing behind.
 """
 import json
 import os
@@ -83,7 +83,7 @@ def call_chaos(method, _launcher, *arguments):
 
 
 def create_vhost(launcher, name):
-    """Create the vhost, in which guest has all rights, once a deleted one of its name is gone. May switch."""
+    """Create a vhost in which guest has all rights, after a deleted one of this name is gone. May switch."""
     launcher.broker.wait_until_gone(name)
     launcher.broker.create_vhost(name, creator="guest")
 
@@ -95,5 +95,4 @@ def delete_vhost(launcher, name):
 
 
 def answer(value):
-    """Write the value to the parent, as one line of JSON."""
     print(json.dumps(value), flush=True)

@@ -1,8 +1,9 @@
-"""The pytest plugin. The fixture ``gomq`` is one broker for the whole session, ``gomq_vhost`` a new vhost of
-it for each test, and ``gomq_fresh`` a new broker for each test that uses the fixture.
+"""The pytest plugin, with three fixtures that provide a broker.
 
-The ini option ``gomq_options`` configures these brokers, the marker ``gomq`` that of ``gomq_fresh``. pytest
-loads the plugin wherever gomq-py is installed.
+``gomq`` is one broker for the whole session, ``gomq_vhost`` a new vhost of it for each test, and
+``gomq_fresh`` a new broker for each test that uses the fixture. The ini option ``gomq_options`` configures
+these brokers, the marker ``gomq`` that of ``gomq_fresh``. pytest loads the plugin wherever gomq-py is
+installed.
 """
 import itertools
 from collections.abc import Iterator

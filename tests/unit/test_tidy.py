@@ -50,7 +50,7 @@ FIGURES = {
     "lines broker.transfer.dead_letters": 652,
     "lines config.settings": 607,
     "lines content.fields": 542,
-    "lines links.relay": 541,
+    "lines links.relay": 538,
     "lines mqtt.wire.crossing": 616,
     "lines mqtt.wire.packets": 539,
     "lines perf.walk": 561,

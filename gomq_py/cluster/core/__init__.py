@@ -1,1 +1,1 @@
-"""Core of a cluster: who leads, who is in sync, which confirms may be sent; no I/O, clock or greenlets."""
+"""Cluster core: elections, the in-sync set, and confirms that may be sent; no I/O, clock or greenlets."""

@@ -1,5 +1,5 @@
-"""Coordinator: the interface to a cluster's shared keys, which are in etcd (``cluster.etcd``) or a model of
-it.
+"""Coordinator: the interface to a cluster's shared keys, stored in etcd (``cluster.etcd``) or in a test
+model.
 """
 from collections.abc import Callable
 from typing import Protocol
@@ -9,36 +9,37 @@ from gomq_py.cluster.core.transactions import Outcome, Transaction
 
 
 class Watch(Protocol):
-    """A running watch."""
+    """A running watch of the keys."""
 
     def close(self) -> None:
-        """End the watch; ``wake`` is not called any more."""
+        """End the watch. ``wake`` is not called any more."""
 
 
 class Coordinator(Protocol):
-    """Keeps a cluster's keys. Reads are linearizable: they contain every change that was answered before.
-    Every method may switch, and raises CoordinatorError if the request was certainly not carried out,
+    """Keeps a cluster's keys. Reads are linearizable: a read contains every change that was answered before.
+
+    Every method may switch. Raises CoordinatorError if the request was certainly not carried out, and
     Unanswered if that is unknown.
     """
 
     def read(self) -> View:
-        """All keys at one revision, as a View."""
+        """Read all keys at one revision."""
 
     def transact(self, transaction: Transaction) -> Outcome:
-        """Do the operations if the comparisons hold. The transaction is sent once: after Unanswered it may be
-        carried out at any later time, but never twice.
+        """Do the operations if the comparisons hold. The transaction is sent once. After Unanswered the
+        transaction may be carried out at any later time, but never twice.
         """
 
     def grant(self, ttl_s: float) -> int:
-        """A new lease, never 0, which ends ``ttl_s`` seconds after its last keepalive."""
+        """Create a lease that ends ``ttl_s`` seconds after its last keepalive. Returns its id, never 0."""
 
     def keep_alive(self, lease: int) -> bool:
         """Renew a lease. Returns False if it has ended."""
 
     def revoke(self, lease: int) -> None:
-        """End a lease and delete its keys."""
+        """End a lease and delete the keys that belong to it."""
 
     def watch(self, wake: Callable[[], None]) -> Watch:
-        """Call ``wake()`` after every change, and whenever a change may have been missed; the caller must
+        """Call ``wake()`` after every change, and whenever a change may have been missed. The caller must
         then read all keys. ``wake`` neither switches nor raises.
         """

@@ -1,15 +1,15 @@
-"""Elector: decides from the coordinator's keys what a node has to do: follow, wait, campaign, lead or stop.
-Never switches.
+"""Elector: decides whether a node must follow, wait, campaign, lead or stop. Never switches.
 
-The runtime reads a View, gives it to ``viewed`` and does what the Decision says. It also gives ``viewed`` the
-View in the Outcome of each transaction, done or not. So an unanswered election is won as soon as a View shows
-it. Clocks only decide how long a node lets other nodes be elected first.
+The runtime gives each View of the coordinator's keys to ``viewed``, and carries out the returned Decision.
+The View in the Outcome of each transaction is given to ``viewed``, too. So an election without an answer is
+won as soon as a View shows it. Clocks only decide how long a node lets other nodes be elected first.
 
-Why nothing confirmed is lost: only a member of ``isr`` is elected, by a transaction that compares the
-revision at which ``isr`` was read. The member's folder has all changes that the member has acknowledged, and
-every confirm has waited for that acknowledgement. A folder whose epoch is below the epoch that ``isr`` has
-for the node, or that has noted a lower position in the same epoch, is an older copy that was put back: its
-node is not elected.
+Confirmed messages are never lost, for three reasons. Only a member of ``isr`` is elected, by a transaction
+that compares the revision at which ``isr`` was read. The member's folder has all changes that the member has
+acknowledged. Every confirm has waited for that acknowledgement.
+
+A folder may be an older copy that was put back: its epoch is below the node's epoch in ``isr``, or its
+position in the same epoch is lower. The node of such a folder is not elected.
 """
 from typing import NamedTuple
 
@@ -45,8 +45,8 @@ class Follow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Do nothing; a leader is fenced meanwhile. ``reason``: for operators. ``again_s``: seconds after which
-    to read the keys again; None: when something changes.
+    """Do nothing. Meanwhile a leader neither confirms nor delivers. ``reason``: for operators. ``again_s``:
+    seconds after which to read the keys again; None: after the next change.
     """
 
     reason: str
@@ -54,11 +54,13 @@ class Wait(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Try to be elected. First end the link to the leader, and flush; do not go on after a failed flush. Then
-    grant a lease if there is none, set ``Elector.lease``, send ``transaction(lease)``, and give the View in
-    its Outcome to ``Elector.viewed``.
+    """Try to be elected.
 
-    ``compares`` hold if nobody was elected since; ``cluster``: id of the cluster; ``record``: next value of
+    Steps: end the link to the leader, and flush; stop here if the flush fails. Grant a lease if there is
+    none, and set ``Elector.lease``. Send ``transaction(lease)``, and give the View in its Outcome to
+    ``Elector.viewed``.
+
+    ``compares``: hold if nobody was elected since. ``cluster``: id of the cluster. ``record``: next value of
     ``isr``.
     """
 
@@ -68,30 +70,31 @@ class Campaign(NamedTuple):
     cluster: str
 
     def transaction(self, lease: int) -> Transaction:
-        """The transaction of the election, with a lease that is alive."""
+        """The transaction that elects this node. ``lease``: a live lease."""
         return Transaction(self.compares, (
             Put(LEADER, self.leader.encode(), lease), Put(IN_SYNC, self.record.encode())))
 
 
 class Bootstrap(Campaign):
-    """A Campaign for a cluster that does not exist yet. ``new_cluster_id``: 32 random hex digits."""
+    """A Campaign for a cluster that does not exist yet."""
 
     def transaction(self, lease: int, new_cluster_id: str = "") -> Transaction:
-        """The election that begins the cluster."""
+        """The transaction that begins the cluster and elects this node. ``new_cluster_id``: 32 hex digits."""
         compares, operations = super().transaction(lease)
         return Transaction(compares, (Put(CLUSTER, new_cluster_id.encode()), *operations))
 
 
 class Again(Campaign):
-    """A Campaign of a leader whose lease has ended, while no other node was elected. The leader is fenced;
-    its links and clients stay.
+    """A Campaign of a leader whose lease has ended, while no other node was elected. The leader keeps its
+    links and clients, but neither confirms nor delivers.
     """
 
 
 class Clear(NamedTuple):
-    """Delete a ``leader`` key of no present election: written by an earlier process of this node, which is
-    dead because this process holds the folder's lock, or not written by an election. Give the View in the
-    Outcome to ``Elector.viewed``.
+    """Delete a stale ``leader`` key, and give the View in the Outcome to ``Elector.viewed``.
+
+    The key was written by an earlier process of this node, or by no election. The earlier process is dead,
+    because this process holds the folder's lock.
     """
 
     transaction: Transaction
@@ -100,10 +103,10 @@ class Clear(NamedTuple):
 class Lead(NamedTuple):
     """Lead in ``epoch``. Decided again for each View in which this node still leads.
 
-    With a new ``revision`` (create revision of ``leader``), do in this order: end the link, apply and flush
-    all received changes (if the node was a follower); write cluster and epoch into ``.cluster``, flushed;
-    call ``Elector.folder``; make an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision`` (of
-    ``isr``) and ``former`` (the last leader seen, or ""); serve clients once InSync.is_open.
+    With a new ``revision`` (create revision of the key ``leader``), do in this order: end the link, apply and
+    flush all received changes, if the node was a follower; write cluster and epoch into ``.cluster``,
+    flushed; call ``Elector.folder``; make an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision``
+    (of ``isr``) and ``former`` (the last leader seen, or ""); serve clients once InSync.is_open.
 
     ``mend``: a transaction to send, because ``leader`` was overwritten from outside, or None.
     """
@@ -118,8 +121,8 @@ class Lead(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """Stop leading: refuse all confirms, stop serving clients, and restart as a follower, with a new Elector:
-    this Elector never decides anything else. ``reason``: for operators.
+    """Stop leading: refuse all confirms, stop serving clients, and restart as a follower. The follower needs
+    a new Elector, because this one never decides anything else. ``reason``: for operators.
     """
 
     reason: str
@@ -129,15 +132,15 @@ Decision = Follow | Wait | Campaign | Clear | Lead | Deposed  # Bootstrap and Ag
 
 
 class Elector:
-    """One node, as a follower, candidate or leader, for the life of a process that has the folder's lock.
+    """Decides for one node, as long as one process holds the lock of the node's data folder.
 
-    ``node``: the node's id; ``cluster``: id of the folder's cluster, "" for none; ``epoch``: of the folder;
-    ``position``: of that epoch's leader, noted in the folder; ``address``: "host:port" of the node's cluster
-    port. ``is_whole``: the folder has all changes that the node has acknowledged (False after a failed
-    flush); ``is_damaged``: damage was found in the folder.
+    ``node``: the node's id. ``cluster``: id of the folder's cluster, or "". ``epoch``: of the folder.
+    ``position``: noted in the folder, of that epoch's leader. ``address``: "host:port" of the node's cluster
+    port. ``is_whole``: the folder has all changes that the node has acknowledged; False after a failed flush.
+    ``is_damaged``: damage was found in the folder.
 
-    ``lease``: id of the present lease, set by the runtime before it sends an election; 0 when it has ended.
-    ``revision``: of the newest View.
+    ``lease``: id of the present lease; the runtime sets it before it sends an election, and to 0 when the
+    lease has ended. ``revision``: of the newest View.
     """
 
     def __init__(
@@ -157,16 +160,15 @@ class Elector:
     def folder(
             self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False,
             is_copy: bool = False, position: int = 0) -> None:
-        """Note that the folder has changed: a sync was swapped in, its epoch was raised, a position was
-        noted, or a flush failed. ``is_copy``: another process has this node's id, and acknowledges changes in
-        this node's place.
+        """Note the folder's new state: a completed sync, a higher epoch, a noted position, or a failed flush.
+        ``is_copy``: another process has this node's id, and acknowledges changes in this node's place.
         """
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
         self.is_copy, self.position = is_copy, position
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """Return what to do now, for a new View. ``since``: ``revision`` when the read or transaction was
-        sent. ``hears_leader``: the followed leader has sent something within the last second.
+        """Decide for a new View. ``since``: ``revision`` when the read or the transaction was sent.
+        ``hears_leader``: the followed leader has sent something within the last second.
         """
         # A view that is older than the newest one, but not older than ``since``, was overtaken on its way and
         # is ignored; one that is older than ``since`` is of an etcd that was put back to an older state.
@@ -214,7 +216,7 @@ class Elector:
         return Wait(why) if why else Follow(leader.address, leader.epoch)
 
     def _why_not(self, view: View) -> str:
-        """Why this node may not be elected while ``leader`` is absent, or ""."""
+        """Reason why this node may not be elected while the key ``leader`` is absent, or ""."""
         if view.cluster is None and not self.cluster:
             return "" if view.in_sync is None else f"etcd has `isr`, but no `cluster`: {ADOPT}"
         why = self._why_other_cluster(view) or _why_no_set(view)
@@ -255,7 +257,7 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """Seconds for which this node still lets other nodes be elected first, or None."""
+        """Seconds for which this node still lets other nodes be elected first."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0
@@ -264,8 +266,8 @@ class Elector:
         return min(rest_s, rest_s - (now_s - self._absent_since_s))  # min(): the clock may be set back
 
     def _is_foreign(self, view: View, now_s: float, hears_leader: bool) -> bool:
-        """Whether this node must delete the key ``leader``, and could be elected then: no election has
-        written the key, and no living leader has overwritten it with its own.
+        """Whether this node must delete the key ``leader``, and could be elected then. True if no election
+        has written the key, and no living leader has overwritten it.
         """
         since_s = self._foreign_since_s
         if since_s is None or hears_leader or self._why_not(view):
@@ -294,7 +296,6 @@ class Elector:
             decode_cluster(view.cluster.value))
 
     def _named_leader(self, view: View, kept: Kept, leader: LeaderRecord) -> Decision:
-        """What to do when ``leader`` names this node."""
         if kept.lease != self.lease or not self.lease:
             if leader.address != self.address:  # a copy of this folder, with its node id, may run there
                 return Wait(
@@ -341,7 +342,6 @@ class Elector:
         return Again(*self._election(view, Compare(LEADER, CREATE, 0)))
 
     def _other_election(self, view: View, kept: Kept) -> Decision:
-        """What to do when ``leader`` is of a later election than this node's."""
         if not kept.lease:
             return _without(kept)
         leader = decoded(kept, LeaderRecord.decode)
@@ -360,14 +360,14 @@ def _without(leader: Kept) -> Clear:
 
 
 def _if_unchanged(leader: Kept, operation: Put | Delete) -> Transaction:
-    """Compare both revisions, so that a later value of ``leader`` stays."""
+    """A transaction that does the operation only if ``leader`` was neither replaced nor changed."""
     return Transaction(
         (Compare(LEADER, CREATE, leader.create_revision), Compare(LEADER, MOD, leader.mod_revision)),
         (operation,))
 
 
 def _why_no_set(view: View) -> str:
-    """Why it is unknown which nodes are in sync, or ""."""
+    """Reason why the in-sync nodes are unknown, or ""."""
     if view.in_sync is None:
         return f"etcd has no `isr`: {ADOPT}"
     return "" if decoded(view.in_sync, InSyncRecord.decode) else "`isr` in etcd cannot be read"

@@ -1,17 +1,18 @@
-"""In-sync set: which followers every confirm of a leader waits for, and how the leader changes ``isr``.
+"""In-sync set: the followers that every confirm waits for, and the leader's changes of the key ``isr``.
 
-Used by the leader's runtime, one InSync per election that was won. A *promise* (a confirm that waits) is kept
-when the local disk and every *required* node have the changes behind it. Required are the members of ``isr``
-as last read, and the members in every change without an answer, because that change may be in force. So every
-node that may be elected has all promises:
+Used by the leader's runtime, with one InSync per won election. A *promise* is a waiting confirm. A promise is
+kept when the local disk and every *required* node have flushed its changes. Required are the members of
+``isr`` as last read, and the members in every change without an answer, because that change may be in force.
+So every node that may be elected has all promises:
 
 - Promises wait for a removed node until the change of ``isr`` has succeeded.
-- A node is required before the change that admits it is sent, and has flushed all that was promised by then.
+- A node becomes required before the change that admits it is sent. By then the node has flushed all that was
+  promised.
 - Each change compares the leader's ``create`` and ``isr``'s ``mod`` revision. So a former leader changes
   nothing, and an unanswered change becomes impossible once a later one has succeeded.
-- Promises wait until each member's epoch in ``isr`` is the leader's. So a folder of an earlier epoch that is
-  put back in a member's place is not elected: it lacks what was promised since. Within an epoch each member
-  notes from time to time in its folder how far it is, and ``isr`` has that beside the epoch.
+- Promises wait until each member's epoch in ``isr`` is the leader's. So a put-back folder of an earlier
+  epoch, which lacks later promises, is not elected. Within an epoch each member notes its position in its
+  folder from time to time, and ``isr`` has that position beside the epoch.
 """
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -34,10 +35,11 @@ FLAPS_S, LONGEST_S = 600.0, 60.0
 
 
 class Progress(NamedTuple):
-    """A follower's connection, in the leader's present epoch. ``flushed``: position that it has acknowledged
-    as flushed; ``is_synced``: this session's sync is swapped in, or was not needed, and the epoch in the
-    follower's folder is the leader's; ``noted``: position of this epoch that is noted in the follower's
-    folder, on disk.
+    """A follower's progress over its connection, in the leader's present epoch.
+
+    ``flushed``: position that the follower has acknowledged as flushed. ``is_synced``: the follower has a
+    complete copy in the leader's epoch. ``noted``: position in this epoch that the follower has written to
+    its folder, on disk.
     """
 
     flushed: int
@@ -47,7 +49,7 @@ class Progress(NamedTuple):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the follower's flushes count."""
+        """Whether the follower's flushes count for confirms."""
         return self.is_connected and self.is_synced
 
 
@@ -55,11 +57,11 @@ ABSENT = Progress(0, False, False)
 
 
 class InSync:
-    """The in-sync set of the leader ``node`` in ``epoch``; the arguments are those of elector.Lead.
+    """The in-sync set of the leader ``node`` in ``epoch``. The arguments are those of elector.Lead.
 
-    ``required``: ids of the nodes that promises wait for. ``late``: members without progress for
-    ``ack_timeout_s``. ``is_deposed``: this election no longer counts; the Elector decides what to do then.
-    ``noted``: position that is noted in this node's folder, on disk; set by the runtime.
+    ``required``: ids of the nodes that confirms wait for. ``late``: members without progress for
+    ``ack_timeout_s``. ``is_deposed``: this election no longer counts, and the Elector decides what to do.
+    ``noted``: position noted in this node's folder, on disk; set by the runtime.
     """
 
     def __init__(
@@ -86,22 +88,22 @@ class InSync:
 
     @property
     def members(self) -> Mapping[str, int]:
-        """Return {node id: epoch} of the members in ``isr`` as last known."""
+        """Members in ``isr`` as last known: {node id: epoch}."""
         return self._known
 
     @property
     def is_open(self) -> bool:
-        """Whether doors may open: the epoch of this node's folder is in ``isr``."""
+        """Whether clients may connect: the epoch of this node's folder is in ``isr``."""
         return self._known.get(self._node) == self._epoch
 
     @property
     def has_enough(self) -> bool:
-        """Whether at least min_isr nodes are members, even if an unanswered change is in force."""
+        """Whether at least ``min_isr`` nodes are members, even if an unanswered change is in force."""
         return all(len(members) >= self._min_isr for members in (self._known, *self._pending))
 
     @property
     def may_promise(self) -> bool:
-        """Whether a promise may be kept once all required nodes have flushed its changes."""
+        """Whether a confirm may be sent once all required nodes have flushed its changes."""
         return (
             self.is_open and self.has_enough and not self.is_deposed
             and min(self._known.values()) == self._epoch)
@@ -109,9 +111,10 @@ class InSync:
     def step(
             self, now_s: float, progress: Mapping[str, Progress], asked: int | None, promised: int,
     ) -> Transaction | None:
-        """Return the transaction that changes ``isr``, to be sent now, or None. ``progress``: {node id:
-        Progress} of all links; ``asked``: highest position that a promise waits for, or None; ``promised``:
-        highest position promised.
+        """The transaction that changes ``isr`` and must be sent now, or None.
+
+        ``progress``: {node id: Progress} of all links. ``asked``: highest position that a confirm waits for,
+        or None. ``promised``: highest position confirmed.
         """
         self._pace.step(now_s, self._known, progress, asked, promised)
         self.late = frozenset(
@@ -136,12 +139,12 @@ class InSync:
             (Put(IN_SYNC, InSyncRecord(self._epoch, members, positions).encode()),))
 
     def leave(self, node: str) -> None:
-        """Remove a member at once, if its link has ended and min_isr allows it."""
+        """Remove a member soon, without a timeout, once its link has ended and ``min_isr`` allows it."""
         # Its disk has failed, or an operator has forgotten it.
         self._leaving.add(node)
 
     def saw(self, kept: Kept | None) -> bool:
-        """Note ``isr`` as it was read. Returns whether somebody else has changed it."""
+        """Note ``isr`` as it was read. Returns whether another process has changed it."""
         # The next step then writes it anew: nobody could be elected by what cannot be read, or by other
         # members.
         is_foreign = (
@@ -153,7 +156,7 @@ class InSync:
     # what became of a change
 
     def done(self, outcome: Outcome) -> None:
-        """Note the answer to the change, whether it was made or not."""
+        """Note the answer to a sent change, successful or not."""
         self._is_under_way = False
         leader, kept = outcome.view.leader, outcome.view.in_sync
         if leader is None or leader.create_revision != self._leader_revision:
@@ -174,14 +177,14 @@ class InSync:
         self._update_required()
 
     def unanswered(self) -> None:
-        """Note that it is unknown whether the change was or will be made."""
+        """Note that the outcome of a sent change is unknown."""
         self._is_under_way = False
         last = self._pending.pop()
         if last not in self._pending:
             self._pending.append(last)
 
     def not_done(self) -> None:
-        """Note that the change was certainly not made."""
+        """Note that a sent change was certainly not made."""
         self._is_under_way = False
         self._pending.pop()
         self._update_required()
@@ -196,7 +199,6 @@ class InSync:
             self.required = frozenset(required)
 
     def _join(self, progress: Mapping[str, Progress], promised: int) -> None:
-        """Begin or end to require nodes that are joining."""
         pace = self._pace
         for node, since_s in list(self._joining.items()):
             found = progress.get(node, ABSENT)
@@ -211,7 +213,6 @@ class InSync:
                 self._joining[node] = pace.time_s
 
     def _wanted(self, progress: Mapping[str, Progress], promised: int) -> dict[str, int]:
-        """The members that ``isr`` should have now."""
         members = {**self._known, self._node: self._epoch}
         for node, found in progress.items():
             if found.is_streaming and (
@@ -224,7 +225,6 @@ class InSync:
         return members
 
     def _noted(self, members: Mapping[str, int], progress: Mapping[str, Progress]) -> dict[str, int]:
-        """The positions that ``isr`` should have now for these members."""
         positions = {}
         for node, epoch in members.items():
             position = self._positions.get(node, 0) if self._known.get(node) == epoch else 0
@@ -238,8 +238,8 @@ class InSync:
 
 
 class _Pace:
-    """The followers' progress: which followers are late, and which may be admitted. ``time_s``: seconds that
-    the leader has been running.
+    """Measures the followers' progress, and decides which are late and which may be admitted. ``time_s``:
+    seconds that the leader has been running.
     """
 
     def __init__(self, ack_timeout_s: float) -> None:
@@ -253,14 +253,12 @@ class _Pace:
         self._marks = deque([(0.0, 0)])  # (time, position promised)
 
     def progressed(self, node: str, time_s: float) -> None:
-        """Note the time of a node's last progress."""
         self._progress_s[node] = time_s
 
     def step(
             self, now_s: float, nodes: Iterable[str], progress: Mapping[str, Progress], asked: int | None,
             promised: int,
     ) -> None:
-        """Take the ``progress`` of the ``nodes``."""
         if self._now_s is not None:
             self.time_s += min(max(0.0, now_s - self._now_s), STEP_S)
         self._now_s = now_s
@@ -288,13 +286,11 @@ class _Pace:
             found.flushed >= asked or found.flushed > self._flushed.get(node, 0))
 
     def is_late(self, node: str) -> bool:
-        """Whether the node has made no progress for ack_timeout_s."""
+        """Whether the node has made no progress for ``ack_timeout_s``."""
         return self.time_s - self._progress_s.get(node, self.time_s) >= self._ack_timeout_s
 
     def may_join(self, node: str, found: Progress) -> bool:
-        """Whether promises may begin to wait for the node: the node has nearly caught up, and has streamed
-        for long enough.
-        """
+        """Whether the node has nearly caught up and streamed long enough for confirms to wait for it."""
         if not found.is_streaming or found.flushed < self._marks[0][1]:
             return False
         removals = self._removals.get(node, ())

@@ -1,9 +1,9 @@
-"""Lease: until when a leader may act as leader, by its own clock.
+"""Lease: the time until which a leader may act as leader, by its own clock.
 
 The coordinator ends a lease ``ttl_s`` after a keepalive has *reached* it. A leader stops ``0.8 * ttl_s``
-after the keepalive was *sent*, so that it has stopped when another node is elected, if clocks run alike. No
-confirm depends on this: it only keeps two leaders from delivering at once. ``now_s``: seconds of a clock that
-goes on while the machine sleeps (CLOCK_BOOTTIME).
+after the keepalive was *sent*. So it has stopped before another node is elected, if clocks run at the same
+speed. No confirm depends on this: it only keeps two leaders from delivering at once. ``now_s``: seconds of a
+clock that includes the machine's sleep (CLOCK_BOOTTIME).
 """
 # Part of ttl_s for which a keepalive counts, and between two of them.
 COUNTS, EVERY = 0.8, 0.2
@@ -21,7 +21,6 @@ class Lease:
         self._deadline_s = self._sent_s = NEVER_S
 
     def sent(self, now_s: float) -> None:
-        """Note that a keepalive is sent now."""
         self._sent_s = now_s
 
     def answered(self, sent_s: float, is_alive: bool) -> None:
@@ -33,13 +32,13 @@ class Lease:
 
     @property
     def deadline_s(self) -> float:
-        """Time from which the leader is fenced; -inf without a lease."""
+        """Time from which the leader must stop delivering; -inf without a lease."""
         return NEVER_S if self.is_lost else self._deadline_s
 
     def is_past(self, now_s: float) -> bool:
-        """Whether the leader is fenced."""
+        """Whether the deadline has passed, so that the leader must not deliver."""
         return now_s >= self.deadline_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time for a keepalive. Also True after the clock was set back."""
+        """Whether a keepalive is due. Also True after the clock was set back."""
         return not self._sent_s <= now_s < self._sent_s + EVERY * self.ttl_s

@@ -1,4 +1,4 @@
-"""Overrides: changes of a cluster's keys by an operator, for a cluster that cannot elect a node by its rules.
+"""Overrides: an operator's changes of the keys of a cluster whose rules allow no election.
 
 If the operator chooses the wrong node, confirmed messages are lost. Only ``cluster`` and ``isr`` change; then
 the node is elected like any other node.
@@ -13,12 +13,12 @@ UNKNOWN = 1000
 
 
 class NotPossible(Exception):
-    """The keys are not changed; the text says why."""
+    """The keys cannot be changed. The text says why."""
 
 
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Write the keys of a cluster that etcd has lost, from the folder of ``node``, which is then the only
-    node in sync. ``cluster``, ``epoch``: of the folder. Raises NotPossible.
+    """Write a cluster's keys again, after etcd has lost them. Raises NotPossible. The values come from the
+    folder of ``node``, which is then the only node in sync. ``cluster``, ``epoch``: of the folder.
     """
     if not cluster:
         raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")
@@ -36,7 +36,7 @@ def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
 
 
 def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Make ``node`` the only node in sync, whatever its folder lacks. Raises NotPossible."""
+    """Make ``node`` the only node in sync, even if its folder lacks data. Raises NotPossible."""
     if not cluster:
         raise NotPossible(f"nothing has been copied to this node yet, so there is nothing to lead. {NO_COPY}")
     if _is_led(view):
@@ -51,7 +51,7 @@ def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction
 
 
 def _is_led(view: View) -> bool:
-    """Whether an election has written ``leader``: then the key has a lease."""
+    """Whether an election has written the key ``leader``: then it has a lease."""
     return view.leader is not None and view.leader.lease != 0
 
 

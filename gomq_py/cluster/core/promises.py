@@ -1,7 +1,7 @@
-"""Promises: the callbacks that wait until every required follower has flushed a position.
+"""Promises: callbacks for confirms, which wait until every required follower has flushed a position.
 
-A *promise* is a confirm that waits. Used by the acknowledger when the local disk has the changes;
-``in_sync.InSync`` says which nodes are required. Nothing here switches.
+Used by the acknowledger when the local disk has the changes. ``in_sync.InSync`` says which nodes are
+required. Never switches.
 """
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,9 +13,8 @@ EVERYTHING = float("inf")
 
 
 class Promises:
-    """Waiting callbacks, in the order of ask(). Callbacks neither switch nor raise, and may call ask().
-
-    ``promised``: highest position that was promised.
+    """Waiting callbacks, in the order of ``ask``. Callbacks neither switch nor raise, and may call ``ask``.
+    ``promised``: highest position that was confirmed.
     """
 
     __slots__ = (
@@ -34,8 +33,10 @@ class Promises:
         self._error: Exception | None = None
 
     def ask(self, position: int, callback: Callback) -> None:
-        """Call ``callback(None)`` once every required node has flushed the first ``position`` events, perhaps
-        before this returns; ``callback(error)`` if the node is deposed before. Positions must not decrease.
+        """Call ``callback(None)`` once every required node has flushed the first ``position`` events.
+
+        The call may come before this method returns. If the node is deposed first, the call is
+        ``callback(error)``. Positions must not decrease.
         """
         if self._error is not None:
             callback(self._error)
@@ -44,28 +45,26 @@ class Promises:
         self._keep()
 
     def acknowledged(self, node: str, position: int) -> None:
-        """Note that a node has flushed the first ``position`` events of this run. No effect if a later
-        position was noted before.
-        """
+        """Note that a node has flushed the first ``position`` events of this run. Ignores lower positions."""
         if position > self._flushed.get(node, 0):
             self._flushed[node] = position
             if node in self._required:
                 self._measure()
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Make all promises from now on wait for these nodes (InSync.required)."""
+        """Make all confirms from now on wait for these nodes (InSync.required)."""
         # Called after each method of InSync that may change it, before anything switches.
         self._required = frozenset(nodes)
         self._measure()
 
     def hold(self, is_held: bool) -> None:
-        """Hold back all promises, or no longer. At first they are held."""
+        """Hold back all confirms, or release them. Initially they are held."""
         # While the node is fenced, or too few nodes are in sync.
         self._is_held = is_held
         self._keep()
 
     def refuse(self, error: Exception) -> None:
-        """Answer all promises, present and later, with this error, because the node is deposed."""
+        """Answer all present and later callbacks with this error, because the node is deposed."""
         if self._error is None:
             self._error = error
         while self._waiting:
@@ -77,7 +76,6 @@ class Promises:
         return self._waiting[-1][0] if self._waiting else None
 
     def __len__(self) -> int:
-        """The number of callbacks that wait."""
         return len(self._waiting)
 
     # helpers

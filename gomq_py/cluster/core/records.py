@@ -1,9 +1,9 @@
-"""Records: the keys of a cluster in its coordinator (etcd), and the form of their values.
+"""Records: the keys of a cluster in its coordinator (etcd), and the format of their values.
 
     cluster      the cluster's id: 32 hex digits
     leader       with a lease: {"node": id, "epoch": number, "address": "host:port"}
     isr          {"epoch": number, "members": {id: epoch of the member's last sync},
-                 "positions": {id: position in that epoch that the member has noted in its folder}}
+                  "positions": {id: position in that epoch that the member has noted in its folder}}
     nodes/<id>   {"name": text, "address": "host:port", "settings": {name: value as text}}
     secret       64 hex digits
 
@@ -29,18 +29,17 @@ _PORTS = range(1, 65536)
 
 
 class RecordError(ValueError):
-    """A value of the coordinator is malformed; the text says how, for the log."""
+    """A value in the coordinator is malformed. The text says how, for the log."""
 
 
 class LeaderRecord(NamedTuple):
-    """The value of ``leader``. ``address``: host and cluster port, as followers reach them."""
+    """The value of the key ``leader``. ``address``: host and cluster port, as followers reach them."""
 
     node: str
     epoch: int
     address: str
 
     def encode(self) -> bytes:
-        """The value as stored."""
         return _encode(self._asdict())
 
     @classmethod
@@ -51,10 +50,13 @@ class LeaderRecord(NamedTuple):
 
 
 class InSyncRecord(NamedTuple):
-    """The value of ``isr``. ``members``: {node id: epoch of the leader whose state the node's folder has}; a
-    folder of a lower epoch is an older copy that was put back. Epoch 0: the node that began the cluster,
-    until it serves clients. ``positions``: {node id: position of that leader's changes that the node's folder
-    has noted}, 0 for none: an older copy of the same epoch has noted a lower position.
+    """The value of the key ``isr``.
+
+    ``members``: {node id: epoch of the leader whose state the node's folder has}. Epoch 0: the node that
+    began the cluster, until it serves clients. ``positions``: {node id: position of that leader's changes
+    noted in the node's folder}; absent for 0.
+
+    A folder with a lower epoch, or a lower position in the same epoch, is an older copy that was put back.
     """
 
     epoch: int
@@ -62,7 +64,6 @@ class InSyncRecord(NamedTuple):
     positions: Mapping[str, int] = {}
 
     def encode(self) -> bytes:
-        """The value as stored."""
         found = {"epoch": self.epoch, "members": dict(sorted(self.members.items()))}
         if self.positions:
             found["positions"] = dict(sorted(self.positions.items()))
@@ -84,7 +85,7 @@ class InSyncRecord(NamedTuple):
         return cls(epoch, checked, {node: _number(position, 1) for node, position in positions.items()})
 
     def place(self, node: str) -> tuple[int, int]:
-        """(epoch, position) that a member's folder has at least."""
+        """Return (epoch, position) that the member's folder has reached at least."""
         return self.members[node], self.positions.get(node, 0)
 
 
@@ -98,7 +99,6 @@ class NodeRecord(NamedTuple):
     settings: Mapping[str, str] = {}
 
     def encode(self) -> bytes:
-        """The value as stored."""
         return _encode(self._asdict())
 
     @classmethod
@@ -122,7 +122,7 @@ def decode_cluster(value: bytes) -> str:
 
 
 def decode_secret(value: bytes) -> bytes:
-    """The secret's 32 octets. Raises RecordError, whose text does not show the value."""
+    """The secret's 32 bytes. Raises RecordError, whose text does not show the value."""
     text = _text(value)
     if not _SECRET.fullmatch(text):
         raise RecordError("the secret is not 64 hex digits")
@@ -141,7 +141,7 @@ class Kept(NamedTuple):
 
 
 class View(NamedTuple):
-    """All keys of a cluster at one revision. None: the key is absent. ``nodes``: {node id: value}."""
+    """All keys of a cluster at one revision. An absent key is None. ``nodes``: {node id: value}."""
 
     revision: int
     cluster: Kept | None = None
@@ -199,7 +199,7 @@ def _text(value: bytes) -> str:
 
 
 def _number(found: Any, least: int) -> int:
-    """An epoch or a position."""
+    """Check an epoch or a position. Raises RecordError."""
     if type(found) is not int or not least <= found <= MAX_EPOCH:  # type(): True is an int
         raise RecordError(f"{_shown(found)} is no number from {least} on")
     return found
@@ -219,6 +219,5 @@ def _is_text(found: Any) -> bool:
 
 
 def _shown(found: Any) -> str:
-    """The start of a wrong value, for a log."""
     text = repr(found)
     return text if len(text) <= 80 else text[:77] + "..."

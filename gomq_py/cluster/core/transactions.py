@@ -1,4 +1,5 @@
-"""Transactions: operations that the coordinator does in one step if all comparisons hold, and their outcome.
+"""Transactions: operations that the coordinator does in one step if all comparisons hold.
+
 Keys are relative to the cluster's prefix (see ``records``).
 """
 from typing import NamedTuple
@@ -9,7 +10,7 @@ CREATE, MOD = "create", "mod"
 
 
 class Compare(NamedTuple):
-    """True if the ``target`` revision of the key is ``revision``. 0: the key is absent."""
+    """Holds if the ``target`` revision of the key (CREATE or MOD) is ``revision``. 0: the key is absent."""
 
     key: str
     target: str
@@ -17,7 +18,7 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a value. ``lease``: the key is deleted when this lease, which must exist, ends; 0: none."""
+    """Write a value. ``lease``: an existing lease, with which the key ends; 0 for none."""
 
     key: str
     value: bytes
@@ -31,14 +32,14 @@ class Delete(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """If all ``compares`` hold, all ``operations`` are done, else none."""
+    """Do all ``operations`` if all ``compares`` hold, else none."""
 
     compares: tuple[Compare, ...]
     operations: tuple[Put | Delete, ...]
 
 
 class Outcome(NamedTuple):
-    """``is_done``: whether the operations were done. ``view``: a View read after them, in one transaction."""
+    """Result of a transaction. ``view``: all keys, read in the same transaction after the operations."""
 
     is_done: bool
     view: View
@@ -49,4 +50,4 @@ class CoordinatorError(Exception):
 
 
 class Unanswered(Exception):
-    """It is unknown whether a request to the coordinator was or will be carried out."""
+    """A request to the coordinator may have been carried out, now or later; the outcome is unknown."""

@@ -1,7 +1,7 @@
 """Client: sends requests to etcd's servers in turn; the cluster's Coordinator.
 
-A call goes to the server that answered last and, if that fails, to the next server within the same time
-limit. A transaction goes to the next server only if it was certainly not carried out: there was no
+A call goes first to the server that answered last. After a failure it goes to the next server, within the
+same time limit. A transaction goes to the next server only if it was certainly not carried out: there was no
 connection, or the server refused it because it sees no leader.
 
 Each server has a share of the time limit. If all servers were too slow, each of the next calls gives its
@@ -57,7 +57,7 @@ class Etcd:
         user, password    of a login, or empty
         tls               a client's ``gevent.ssl.SSLContext``, for https
         timeout_s         limit of each call
-        call_seconds      Histogram of the time that calls took, for metrics
+        call_seconds      Histogram of call durations, for metrics
     """
 
     def __init__(
@@ -81,10 +81,9 @@ class Etcd:
         self.call_seconds = Histogram()
         self.failures = 0  # calls that were refused, or not answered in time
 
-    # the Coordinator
+    # the Coordinator (core.coordinator)
 
     def read(self) -> View:
-        """All keys at one revision. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(
             messages.RANGE, messages.range_request(self._prefix), self._view)
 
@@ -99,23 +98,21 @@ class Etcd:
         return view
 
     def transact(self, transaction: Transaction) -> Outcome:
-        """Do the operations if the comparisons hold. Raises CoordinatorError, Unanswered. May switch."""
         body = messages.transaction_request(self._prefix, transaction)
         return self._call(
             messages.TRANSACT, body, lambda answer: messages.outcome_of(answer, self._prefix),
             is_repeatable=False)
 
     def grant(self, ttl_s: float) -> int:
-        """A new lease; etcd grants at least 2 s. Raises CoordinatorError, Unanswered. May switch."""
+        """Create a lease of at least 2 s. Returns its id. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(messages.GRANT, {"TTL": str(math.ceil(ttl_s))}, messages.lease_of)
 
     def keep_alive(self, lease: int) -> bool:
-        """Renew a lease. False: the lease has ended. Raises CoordinatorError, Unanswered. May switch."""
         return self._call(
             messages.KEEP_ALIVE, {"ID": str(lease)}, lambda answer: messages.is_kept_alive(answer, lease))
 
     def revoke(self, lease: int) -> None:
-        """End a lease, which may have ended. Raises CoordinatorError, Unanswered. May switch."""
+        """End a lease, which may have ended already. Raises CoordinatorError, Unanswered. May switch."""
         try:
             self._call(messages.REVOKE, {"ID": str(lease)}, messages.check_header)
         except CoordinatorError as error:
@@ -141,8 +138,8 @@ class Etcd:
         return self._endpoints[self._at]
 
     def connect(self) -> tuple[Connection, str]:
-        """Return (a connection for a stream, which the caller closes; the login token for its request).
-        Raises Failure, CoordinatorError. May switch.
+        """Connect for a stream. Returns (connection, login token). The caller closes the connection. Raises
+        Failure, CoordinatorError. May switch.
         """
         return self._ready(self.endpoint, self._timeout_s)
 
@@ -152,7 +149,7 @@ class Etcd:
             self._at = (self._at + 1) % len(self._endpoints)
 
     def forget_token(self, token: str) -> None:
-        """Log in again before the next request, unless a login has happened since ``token`` was used."""
+        """Log in again before the next request, unless ``token`` was replaced already."""
         if self._user and self._token == token:
             self._token = None
 
@@ -161,7 +158,6 @@ class Etcd:
     def _call(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool = True,
     ) -> Result:
-        """Call _ask_in_turn(), and measure its time."""
         began_s = time.monotonic()
         try:
             return self._ask_in_turn(path, body, read, is_repeatable)
@@ -174,7 +170,7 @@ class Etcd:
     def _ask_in_turn(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
-        """Send a request to the servers in turn until one has answered. Returns ``read(answer)``."""
+        """Send a request to one server after another until one has answered. Returns ``read(answer)``."""
         octets = json.dumps(body).encode()
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []
@@ -202,7 +198,7 @@ class Etcd:
         raise kind("; ".join(str(failure) for failure in failures))
 
     def _refusing(self, endpoint: Endpoint, error: Refused) -> CoordinatorError:
-        """The error to raise for a refusal; its text names the user and the remedy."""
+        """The exception for a refusal. Its text names the user and a remedy."""
         text, login = f"{endpoint} refuses: {error}", f"user {self._user!r}" if self._user else "no etcd_user"
         advice = ADVICE.get(error.text)
         if advice is None:
@@ -213,8 +209,8 @@ class Etcd:
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
         share_s: float, limit_s: float,
     ) -> Result:
-        """Send a request to one server. ``share_s`` limits the connect and login, ``limit_s`` the whole call.
-        Raises Failure, CoordinatorError.
+        """Send a request to one server. Raises Failure, CoordinatorError. ``share_s`` limits connect and
+        login, ``limit_s`` the whole call.
         """
         end_s = time.monotonic() + limit_s
         try:
@@ -246,7 +242,7 @@ class Etcd:
             raise Failure(endpoint, error, True) from error
 
     def _ready(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
-        """A connection, and the token to use. Raises Failure, CoordinatorError: nothing was requested yet."""
+        """A connection, and the login token. Raises Failure, CoordinatorError: no request was sent yet."""
         try:
             return within(limit_s, self._connected, endpoint, limit_s)
         except Refused as error:
@@ -273,7 +269,7 @@ class Etcd:
         raise outcome if isinstance(outcome, Exception) else OSError("the client of etcd is closed")
 
     def _authenticate(self, endpoint: Endpoint) -> str | Exception:
-        """Log in. Returns the token, or the exception of a failure."""
+        """Log in. Returns the token, or the exception after a failure."""
         body = json.dumps({"name": self._user, "password": self._password}).encode()
         try:
             connection = within(LOGIN_S, self._take, endpoint, LOGIN_S)
@@ -290,7 +286,7 @@ class Etcd:
         return self._token
 
     def _exchange(self, connection: Connection, path: str, octets: bytes, token: str) -> JSONObject:
-        """Send a request, and put the connection back. Raises Refused, OSError, AnswerError. May switch."""
+        """Send a request, and keep the connection. Raises Refused, OSError, AnswerError. May switch."""
         is_whole = False
         try:
             status, received = connection.post(path, octets, token)
@@ -306,7 +302,7 @@ class Etcd:
         return answer
 
     def _take(self, endpoint: Endpoint, limit_s: float) -> Connection:
-        """A kept connection to the endpoint, or a new connection. Raises OSError. May switch."""
+        """A kept or new connection to the endpoint. Raises OSError. May switch."""
         while self._idle:
             connection = self._idle.pop()
             if connection.endpoint == endpoint and connection.is_reusable():
@@ -315,9 +311,7 @@ class Etcd:
         return Connection(endpoint, self._addresses(endpoint, limit_s), self._tls, limit_s)
 
     def _addresses(self, endpoint: Endpoint, limit_s: float) -> list[Any]:
-        """The endpoint's addresses; the last known addresses while name servers do not answer. Raises
-        OSError. May switch.
-        """
+        """The endpoint's addresses; the last known ones if the lookup fails. Raises OSError. May switch."""
         known = self._found.get(endpoint)
         try:
             self._found[endpoint] = self._lookups.find(
@@ -329,7 +323,7 @@ class Etcd:
 
 
 def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
-    """The client for the settings of [clustering]. Blocks: reads files of certificates. Raises TLSError."""
+    """An Etcd client for the [clustering] settings. Blocks: reads certificate files. Raises TLSError."""
     context = None
     if any(text.startswith("https://") for text in settings.etcd_endpoints):
         from gomq_py.net import tls  # imported here: most talk to an etcd without TLS

@@ -1,6 +1,6 @@
 """Connection: HTTP/1.1 with one etcd server, over one socket that is kept for further requests.
 
-h11 parses and does no I/O. Nothing is sent twice here. Time limits of whole requests are the caller's.
+h11 parses and does no I/O. Nothing is sent twice here. Callers limit the time of whole requests.
 """
 import select
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class Endpoint(NamedTuple):
-    """Where an etcd server listens for clients."""
+    """Address at which an etcd server listens for clients."""
 
     host: str
     port: int
@@ -51,7 +51,7 @@ class NoAnswer(OSError):
 
 class Failure(Exception):
     """A server has not answered a call. ``is_open``: the server may have carried out the request, or may do
-    so later; ``is_late``: its time was over.
+    so later. ``is_late``: the time limit was reached.
     """
 
     def __init__(self, endpoint: Endpoint, error: Exception, is_open: bool):
@@ -61,7 +61,6 @@ class Failure(Exception):
 
 
 def _told(error: Exception) -> str:
-    """What has failed, and of a TLS connection which settings to look at."""
     untrusted = getattr(error, "verify_message", "")  # of an ssl.SSLError, whose module may not be loaded
     if untrusted:
         return (
@@ -86,8 +85,8 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
 
 
 class Connection:
-    """A connection to ``endpoint``. Raises OSError. May switch: a greenlet that is killed meanwhile leaves no
-    socket behind.
+    """A connection to ``endpoint``. Raises OSError. May switch: killing the greenlet then leaves no open
+    socket.
 
     ``addresses``: results of getaddrinfo, each tried for its share of ``timeout_s``. ``tls``: a client's
     ``gevent.ssl.SSLContext``, for https.
@@ -112,15 +111,13 @@ class Connection:
         self._socket.close()
 
     def post(self, path: str, body: bytes, token: str) -> tuple[int, bytes]:
-        """Send a request with a JSON body. Returns (HTTP status, body of the answer). Raises OSError. May
-        switch.
-        """
+        """Send a request with a JSON body. Returns (HTTP status, body). Raises OSError. May switch."""
         status = self._begin(path, body, token)
         return status, b"".join(iter(self._body, None))
 
     def stream(self, path: str, body: bytes, token: str, silence_s: float) -> Iterator[bytes]:
-        """Send a request, and yield the lines of its answer as they come, or b"" after each ``silence_s``
-        seconds without one. Raises OSError, also at the stream's end. May switch.
+        """Send a request, and yield the lines of its endless answer as they come. May switch. Yields b""
+        after each ``silence_s`` seconds without a line. Raises OSError, also at the stream's end.
         """
         status = self._begin(path, body, token)
         self._socket.settimeout(silence_s)
@@ -140,7 +137,7 @@ class Connection:
             yield from lines or (b"",)
 
     def is_reusable(self) -> bool:
-        """Whether another request may be sent."""
+        """Whether another request may be sent over this connection."""
         # The last answer is whole, and the server has neither closed the connection nor said anything since.
         state = self._state
         if state.our_state is h11.DONE and state.their_state is h11.DONE:
@@ -154,7 +151,6 @@ class Connection:
     # helpers
 
     def _begin(self, path: str, body: bytes, token: str) -> int:
-        """Send a request and return the status of its answer."""
         headers = [
             ("host", self.endpoint.authority), ("content-type", "application/json"),
             ("content-length", str(len(body))), HAS_LEADER,
@@ -172,7 +168,7 @@ class Connection:
         return int(event.status_code)
 
     def _body(self) -> bytes | None:
-        """The next octets of the answer's body that have come; None at the body's end."""
+        """The next received bytes of the answer's body; None at the body's end."""
         parts: list[bytes] = []
         while self._state.their_state is h11.SEND_BODY:
             event = self._event()

@@ -1,7 +1,7 @@
-"""Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. Without I/O.
+"""Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. No I/O.
 
-An answer is JSON as of proto3: 64-bit numbers are text, octets are base64, and fields that are 0, false or
-empty are left out. Any other form is an AnswerError; whether the request was carried out is then unknown.
+Answers are JSON as of proto3: 64-bit numbers are text, bytes are base64, and fields that are 0, false or
+empty are left out. Any other form raises AnswerError; then the outcome of the request is unknown.
 """
 import base64
 import binascii
@@ -46,11 +46,11 @@ TEXT_SHOWN = 100
 
 
 class AnswerError(Exception):
-    """The answer cannot be read; the text says why."""
+    """The answer is malformed. The text says how."""
 
 
 class Refused(Exception):
-    """A server has answered with an error. ``code``: gRPC's."""
+    """A server has answered with an error. ``code``: a gRPC status code."""
 
     def __init__(self, code: int, text: str):
         super().__init__(text)
@@ -82,7 +82,7 @@ def range_request(prefix: bytes) -> JSONObject:
 
 
 def transaction_request(prefix: bytes, transaction: Transaction) -> JSONObject:
-    """Body of a transaction that ends, in both branches, with a read of all keys below ``prefix``."""
+    """Body of a transaction. Successful or not, it ends with a read of all keys below ``prefix``."""
     view = {"request_range": range_request(prefix)}
     return {
         "compare": [_compare(prefix, compare) for compare in transaction.compares],
@@ -142,19 +142,19 @@ def refused_by(answer: JSONObject) -> Refused:
 
 
 def view_of(answer: JSONObject, prefix: bytes) -> View:
-    """The View in the answer to a range_request. Raises AnswerError."""
+    """The View in the answer to a ``range_request``. Raises AnswerError."""
     return _view(answer, _revision(answer), prefix)
 
 
 def size_of(answer: JSONObject) -> tuple[int, str]:
-    """(bytes of all values, in base64; key of the largest value) in an answer that ``view_of`` accepted."""
+    """Return (bytes of all values in base64, largest value's key) of an answer checked by ``view_of``."""
     sizes = [(len(entry.get("value", "")), entry["key"]) for entry in answer.get("kvs", ())]
     _, largest = max(sizes, default=(0, ""))
     return sum(octets for octets, _ in sizes), base64.b64decode(largest).decode(errors="replace")
 
 
 def view_from(revision: int, kept: Mapping[str, Kept]) -> View:
-    """The View of {key below the prefix: Kept}."""
+    """A View of the keys in ``kept``, {key below the prefix: Kept}."""
     begin = records.NODES
     nodes = {key.removeprefix(begin): there for key, there in kept.items() if key.startswith(begin)}
     return View(
@@ -163,7 +163,7 @@ def view_from(revision: int, kept: Mapping[str, Kept]) -> View:
 
 
 def outcome_of(answer: JSONObject, prefix: bytes) -> Outcome:
-    """The Outcome in the answer to a transaction_request. Raises AnswerError."""
+    """The Outcome in the answer to a ``transaction_request``. Raises AnswerError."""
     is_done = answer.get("succeeded", False)
     if not isinstance(is_done, bool):
         raise AnswerError(f"`succeeded` is {_shown(is_done)}")
@@ -183,7 +183,7 @@ def lease_of(answer: JSONObject) -> int:
 
 
 def is_kept_alive(answer: JSONObject, lease: int) -> bool:
-    """Whether the lease goes on. Raises AnswerError."""
+    """Whether the answer says that the lease is alive. Raises AnswerError."""
     # etcd leaves the TTL of an unknown lease out.
     result = _result(answer)
     if _integer(result, "ID") != lease:
@@ -192,7 +192,6 @@ def is_kept_alive(answer: JSONObject, lease: int) -> bool:
 
 
 def check_header(answer: JSONObject) -> None:
-    """Check the header of an answer, which has nothing else of interest. Raises AnswerError."""
     _revision(answer)
 
 
@@ -205,7 +204,7 @@ def token_of(answer: JSONObject) -> str:
 
 
 def cancel_reason(line: JSONObject) -> str | None:
-    """Why a line of a watch ends the watch; None if the watch goes on. Raises AnswerError, Refused."""
+    """The reason why a line of a watch ends the watch, or None. Raises AnswerError, Refused."""
     if "error" in line:
         raise refused_by(line)
     result = _result(line)
@@ -275,5 +274,4 @@ def _objects(value: Any, name: str) -> list[JSONObject]:
 
 
 def _shown(value: Any) -> str:
-    """The beginning of a value, for a log."""
     return repr(value)[:TEXT_SHOWN]

@@ -1,9 +1,9 @@
 """Watch: a stream of events from etcd that wakes a reader after each change, and at least every 2 s.
 
-A silent stream is not trusted, because a server may hang or lose its connection to the other servers:
+A silent stream is not trusted, because a server may hang or lose its connection to the other servers. So
 ``wake`` is called every 2 s even without an event, and a silent stream is replaced. Each stream begins at the
-present revision and wakes when it has begun. The woken reader reads all keys, so no change is missed. Old
-events, which etcd may have compacted, are not requested.
+present revision, and calls ``wake`` when it has begun. The reader then reads all keys, so no change is
+missed. Old events are not requested, because etcd may have compacted them.
 """
 import json
 import time
@@ -32,7 +32,7 @@ BEGIN_S = 2.0
 
 
 class Watch:
-    """Runs until it is closed. ``etcd``: the client; ``body``: the request."""
+    """Watches until it is closed. ``etcd``: the client. ``body``: the watch request."""
 
     def __init__(self, etcd: Any, body: messages.JSONObject, wake: Callable[[], None]):
         self._etcd = etcd
@@ -43,7 +43,6 @@ class Watch:
         self._greenlet.name = "cluster watches etcd"
 
     def close(self) -> None:
-        """End the watch. May switch."""
         self._greenlet.kill()
 
     def _run(self) -> None:
@@ -59,7 +58,7 @@ class Watch:
             gevent.sleep(PAUSE_S)
 
     def _follow(self) -> None:
-        """Wake the reader for a stream's events. Returns when it must be replaced; raises its error."""
+        """Call ``wake`` for a stream's events. Returns when the stream must be replaced; raises its error."""
         endpoint = self._etcd.endpoint
         connection = None
         try:

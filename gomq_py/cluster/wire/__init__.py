@@ -1,1 +1,1 @@
-"""Wire: frames, login messages and file events between a leader and its followers. A leaf, without I/O."""
+"""Wire: frames, login messages and file events between a leader and its followers. No I/O."""

@@ -1,6 +1,6 @@
 """Events: changes of files as the payload of EVENTS frames.
 
-A leaf. A payload is a row of operations, each with its number as an octet, then its fields; integers are big
+A payload is a sequence of operations: each has its number in one byte, then its fields. Integers are big
 endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to the data folder.
 
     1  CREATED         id u64, size u64, path        7  FOLDER_REMOVED  path
@@ -10,8 +10,9 @@ endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to t
     5  RENAMED         id u64, source, target       10  LISTED          id u64, size u64, path
        (id 0: a folder)                             11  LISTED_ALL      the listing is complete
     6  UNLINKED        id u64, path                 12  SYNCED          the sync is complete
+                                                    13  HURRY           flush soon
 
-``file_id`` is the register's (storage.disk.register); storage.disk.replication explains each event.
+Ids of files are those of storage.disk.register. storage.disk.replication explains each event.
 """
 from struct import Struct
 
@@ -54,9 +55,7 @@ def written(file_id, start, octets):
 
 
 def put_written(room, at, file_id, start, count):
-    """Put what comes before the ``count`` octets of ``written`` into a bytearray. Returns where the octets
-    begin.
-    """
+    """Write the head of a WRITTEN with ``count`` bytes into a bytearray. Returns the offset for the bytes."""
     _OP_WRITTEN.pack_into(room, at, WRITTEN, file_id, start, count)
     return at + WRITTEN_OVERHEAD
 
@@ -103,9 +102,11 @@ def hurry():
 
 
 def decode(payload, follower):
-    """Call ``follower``'s method for each operation in ``payload`` (bytes), in order, with the operation's
-    fields as arguments: such as ``follower.written(file_id, start, octets)``, with a memoryview that stays
-    valid. Raises EventError at the first malformed operation, and the follower's errors.
+    """Call the method of ``follower`` for each operation in ``payload`` (bytes), in order.
+
+    The operation's fields are the arguments, as in ``follower.written(file_id, start, octets)``, with a
+    memoryview that stays valid. Raises EventError at the first malformed operation, and the follower's
+    errors.
     """
     octets = _Fields(payload)
     while not octets.at_end:
@@ -117,9 +118,7 @@ def decode(payload, follower):
 
 
 def check_path(path):
-    """Raise EventError unless ``path`` is relative, in its shortest form, within the data folder, and not
-    is_of_one_node().
-    """
+    """Raise EventError unless ``path`` is a replicated path within the data folder, in its shortest form."""
     parts = path.split("/")
     if "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
         raise EventError(f"path {path!r} is not one of a data folder")
@@ -130,7 +129,7 @@ def check_path(path):
 
 
 def is_of_one_node(name):
-    """Whether a name directly in the data folder is never replicated: begins with a dot, or is lost+found."""
+    """Whether a name in the data folder is never replicated: begins with a dot, or is lost+found."""
     # Such names are about one node or its file system (storage.disk.data_dir.OF_THIS_NODE, the cluster's own,
     # snapshots).
     return name.startswith(".") or name == "lost+found"
@@ -142,7 +141,7 @@ def _path(path):
 
 
 class _Fields:
-    """Reads the fields of operations; raises EventError for fields cut short or out of range."""
+    """Reads the fields of operations. Raises EventError for fields cut short or out of range."""
 
     __slots__ = ("at", "_octets")
 
@@ -155,7 +154,7 @@ class _Fields:
         return self.at == len(self._octets)
 
     def take(self, count):
-        """The next ``count`` octets, a memoryview."""
+        """The next ``count`` bytes, a memoryview."""
         start, self.at = self.at, self.at + count
         if self.at > len(self._octets):
             raise EventError(f"an operation is cut short: {self.at} bytes wanted of {len(self._octets)}")

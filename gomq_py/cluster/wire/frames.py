@@ -1,9 +1,9 @@
 """Frames: the unit that leader and follower send each other, with a checksum.
 
-A leaf. ``encode`` makes the bytes of a frame, ``FrameReader`` checks and reads frames from received bytes.
+``encode`` makes the bytes of a frame, ``FrameReader`` checks and reads frames from received bytes.
 Integers are big endian:
 
-    octet   0  4  magic "GMQC"
+    byte    0  4  magic "GMQC"
             4  1  version, 1
             5  1  kind
             6  1  flags: 1 = the payload is sent as an LZ4 block (without its size in front)
@@ -11,7 +11,7 @@ Integers are big endian:
             8  8  epoch of the sender
            16  8  position (of EVENTS and HEARTBEAT)
            24  4  raw length: length of the payload, at most 1 MiB
-           28  4  sent length: length of what follows the header
+           28  4  sent length: length of the payload as sent
            32  4  CRC-32C of the header, with zeros here, and of the payload as sent
 """
 import functools
@@ -47,7 +47,7 @@ class FrameError(Exception):
 
 
 class Frame(NamedTuple):
-    """A received frame, whose checksum was right. ``payload`` is decompressed."""
+    """A received frame with a valid checksum. ``payload`` is decompressed."""
 
     kind: int
     epoch: int
@@ -56,8 +56,8 @@ class Frame(NamedTuple):
 
 
 def encode(kind, payload, epoch=0, position=0, compress=False):
-    """The bytes of a frame. ``compress``: send ``payload`` (bytes-like) as LZ4 if that is installed and saves
-    enough. Raises FrameError for a payload over MAX_PAYLOAD.
+    """Encode a frame. Raises FrameError for a payload over MAX_PAYLOAD. ``payload``: bytes-like.
+    ``compress``: use LZ4 if it is installed and saves enough.
     """
     raw = len(payload)
     if raw > MAX_PAYLOAD:
@@ -87,9 +87,7 @@ class FrameReader:
         self._at = 0  # octets before it were read
 
     def feed(self, octets):
-        """Add received bytes. ``next`` must have returned None before, so that at most one unread frame is
-        buffered.
-        """
+        """Add received bytes. Call only after ``next`` has returned None, which limits the buffer."""
         if self._at:
             del self._octets[:self._at]
             self._at = 0
@@ -101,10 +99,8 @@ class FrameReader:
         return len(self._octets) - self._at
 
     def next(self):
-        """The next frame, or None until more bytes arrive.
-
-        Raises FrameError for a wrong magic, version, kind, flag, length or checksum, and for a payload that
-        does not decompress to its raw length.
+        """The next frame, or None until more bytes arrive. Raises FrameError for a wrong magic, version,
+        kind, flag, length or checksum, and for a payload that does not decompress to its raw length.
         """
         start = self._at + HEADER.size
         if len(self._octets) < start:
@@ -122,7 +118,7 @@ class FrameReader:
         return Frame(kind, epoch, position, payload)
 
     def _header(self):
-        """Kind, flags, epoch, position, raw length, sent length and checksum, all but the last checked."""
+        """Kind, flags, epoch, position, raw length, sent length and checksum. Checks all but the checksum."""
         magic, version, kind, flags, epoch, position, raw, length, checksum = HEADER.unpack_from(
             self._octets, self._at)
         if magic != MAGIC:
@@ -146,7 +142,7 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """The module lz4.block, or None if the extra gomq-py[cluster] is not installed. To be called at boot."""
+    """The module lz4.block; None if it is not installed. Call first at boot: it reads the disk."""
     # The first call may read the disk, and its result stays.
     try:
         import lz4.block
@@ -179,7 +175,7 @@ def _gains(sent, raw):
 
 
 def _decompressed(sent, raw):
-    """The payload of ``raw`` bytes in an LZ4 block. Raises FrameError."""
+    """Decompress an LZ4 block to ``raw`` bytes. Raises FrameError."""
     block = lz4_block()
     if block is None:
         raise FrameError("the leader compresses: install gomq-py[cluster] here, too")

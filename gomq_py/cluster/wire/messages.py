@@ -1,14 +1,14 @@
 """Messages: payloads of the frames that are not events: login, hashes of a sync, acks.
 
-A leaf. Each class is a NamedTuple with ``encode() -> bytes`` and ``decode(payload)``, which raises
-MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
+Each class is a NamedTuple with ``encode() -> bytes`` and ``decode(payload)``, which raises
+MessageError. Integers are big endian; an id is 16 bytes, NO_ID for none.
 
     HELLO      node id, cluster id (NO_ID: empty folder), epoch u64, run (NO_ID: none), position u64,
-               nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
+               nonce 32, the node's name in printable UTF-8 (1 to 255 bytes)
     CHALLENGE  cluster id, epoch u64, run, nonce 32
-    PROOF      32 octets
+    PROOF      32 bytes
     WELCOME    proof 32, u8: 1 if a sync comes first; + 2 if confirms need no flush of the follower; + 4 if
-               the leader's run goes on behind that of HELLO
+               the leader's run continues the run in HELLO
     REFUSED    text in UTF-8
     HASHES     file id u64, count u32, block_digest u64 of each MiB of the follower's file (count 0: no file)
     ACK        position received u64, position flushed u64, position u64 that is noted in the folder
@@ -67,8 +67,8 @@ class Hello(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """The first frame of a follower that passes a client on: its own ids, the name of the ``listener`` that
-    the client uses, such as "amqps", and the ``proxy`` header with the client's address.
+    """The first frame of a follower that passes a client on. Contains the follower's ids, the name of the
+    client's ``listener``, such as "amqps", and the ``proxy`` header with the client's address.
     """
 
     node_id: bytes
@@ -127,10 +127,11 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The leader's signature of both nonces and ``flags``. ``is_sync``: a sync comes first.
-    ``counts_received``: the leader's confirms wait until changes are received, not until they are flushed, so
-    the follower acknowledges them at once. ``is_successor``: the leader's run is not the run in HELLO, but
-    follows it.
+    """The leader's signature of both nonces and ``flags``.
+
+    ``is_sync``: a full sync comes first. ``counts_received``: the leader's confirms wait until changes are
+    received, not until they are flushed, so the follower acknowledges them at once. ``is_successor``: the
+    leader's run is not the run in HELLO, but follows it.
     """
 
     digest: bytes
@@ -140,7 +141,7 @@ class Welcome(NamedTuple):
 
     @property
     def flags(self):
-        """The last octet of the message."""
+        """The last byte of the message."""
         return self.is_sync + 2 * self.counts_received + 4 * self.is_successor
 
     def encode(self):
@@ -155,7 +156,7 @@ class Welcome(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS."""
+    """A refusal. ``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS."""
 
     text: str
 
@@ -176,8 +177,7 @@ def block_digest(octets):
 
 
 class Hashes(NamedTuple):
-    """The block_digest of each MiB of the follower's file (the last block is shorter); empty without a file.
-    """
+    """Checksums (``block_digest``) of each MiB of the follower's file; empty without a file."""
 
     file_id: int
     checksums: tuple
@@ -188,9 +188,7 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """``blocks_of(file_id)``, for a leader, returns the most checksums of the file; None if the file is
-        not awaited.
-        """
+        """Decode a payload. ``blocks_of(file_id)``: most checksums of the file, or None if not awaited."""
         # Limits what a follower can make a leader keep: checksums of a file that nobody waits for are not
         # read.
         if len(payload) < _HASHES.size:
@@ -245,7 +243,7 @@ def _unpack(fields, payload, name):
 
 
 def _short(payload, at):
-    """Return (octets, at least one, that follow their length at ``payload[at]``; the offset behind them)."""
+    """Return (bytes that follow their length at ``payload[at]``, offset after them). Raises MessageError."""
     end = at + 1 + payload[at] if at < len(payload) else 0
     if not at + 1 < end <= len(payload):
         raise MessageError(f"a FORWARD has {len(payload)} bytes")
@@ -253,7 +251,7 @@ def _short(payload, at):
 
 
 def _name(octets):
-    """A node's name, which is shown to operators: printable."""
+    """Decode a node's printable name. Raises MessageError."""
     name = str(octets, "utf-8", "replace")
     if not name.isprintable() or "\ufffd" in name:
         raise MessageError("the name of a node is not printable UTF-8")

@@ -1,7 +1,7 @@
 """Bronze: copies streams unchanged to a Parquet table, by date and stream.
 
 The table has each offset once, unless the stream dropped it before the job read it. Spark's file sink ensures
-this by a list of the table's files in ``_spark_metadata``: no other program may write into the table, and
+this by a list of the table's files in ``_spark_metadata``. So no other program may write into the table, and
 readers must use Spark. ``compact`` writes a second table with fewer files, and does not change the first.
 """
 from pyspark.sql import functions as f
@@ -13,8 +13,8 @@ MAX_OFFSETS = "1000000"
 
 
 def source_options(reading, checkpoint):
-    """Return the data source's options for a job that reads streams from their beginning in bounded batches,
-    unless ``reading`` says otherwise.
+    """Return the data source's options for a job that reads streams in bounded batches. Reading begins at the
+    start of the streams, unless ``reading`` says otherwise.
     """
     start = {} if any(name in reading for name in STARTS) else {"startingOffsets": "earliest"}
     return fixed_start({"maxOffsetsPerTrigger": MAX_OFFSETS, **start, **reading}, checkpoint)
@@ -38,7 +38,7 @@ def writers(spark, reading, out, checkpoint=None, name="bronze"):
 
 
 def compact(spark, source, out, files_per_partition=1):
-    """Copy the table ``source`` into a table ``out`` with fewer files. Returns the count of rows."""
+    """Copy the table ``source`` into a table ``out`` with fewer files. Returns the number of rows."""
     table = spark.read.parquet(source)
     table = table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset")
     table.write.mode("overwrite").partitionBy("date", "stream").parquet(out)

@@ -17,8 +17,8 @@ def rows(spark, reading=None, table=None):
 
 
 def deaths(messages):
-    """Return the dead-lettered messages, with the columns ``died_in`` (queue), ``reason``, ``deaths`` (how
-    often a message was dead-lettered there) and ``hour``.
+    """Return the dead-lettered messages, with columns about the newest dead-lettering. The columns are
+    ``died_in`` (queue), ``reason``, ``deaths`` (how often the message was dead-lettered there) and ``hour``.
     """
     death = f.from_json(f.col("headers")["x-death"], DEATHS)[0]
     return messages.withColumn("death", death).where("death is not null").select(

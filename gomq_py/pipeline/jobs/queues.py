@@ -1,8 +1,7 @@
 """Queues: writes samples of the broker's queue statistics to a table, by date.
 
-The table keeps the samples; the broker itself keeps only a short history.
-
-A restart of the broker resets the counters (published, delivered, acked, redelivered). A sample is one file.
+The table keeps the samples; the broker itself keeps only a short history. A restart of the broker resets the
+counters (published, delivered, acked, redelivered). A sample is one file.
 """
 from datetime import UTC, datetime
 

@@ -1,9 +1,8 @@
-"""Replay: publishes messages of a table, or of a stream, once more.
+"""Replay: publishes messages of a table, or of a stream, again.
 
-A filter chooses messages, a rate slows the job down, and a dry run only counts.
-
-Messages keep properties and headers. A message without an id gets queue and offset as its id. By default the
-job removes ``x-death`` and related headers, so that the broker does not count earlier deaths.
+A filter chooses messages, a rate slows the job down, and a dry run only counts. Messages keep properties and
+headers. A message without an id gets queue and offset as its id. By default the job removes ``x-death`` and
+related headers, so that the broker does not count earlier deaths.
 """
 from pyspark.sql import functions as f
 
@@ -24,7 +23,7 @@ def chosen(messages, where=None, keep_deaths=False):
 
 
 def counts(messages):
-    """Count the messages: return a row (queue, messages, octets, first offset, last offset) per queue."""
+    """Count the messages. Returns a row (queue, messages, octets, first offset, last offset) per queue."""
     return messages.groupBy("queue").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.min("offset").alias("first"), f.max("offset").alias("last")).orderBy("queue")

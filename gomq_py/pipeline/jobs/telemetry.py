@@ -1,9 +1,8 @@
-"""Telemetry: decodes payloads of devices into a table of readings, a table of windows per device, and a
-quarantine for payloads that cannot be decoded.
+"""Telemetry: decodes payloads of devices into tables of readings and of windows per device.
 
-Three queries read the same streams. Each query has its own checkpoint, so that its table counts each message
-once, even after a crash. A window is written when the watermark has passed its end: with ``--once`` the
-newest windows wait for later data.
+A third table, the quarantine, gets payloads that cannot be decoded. Three queries read the same streams. Each
+query has its own checkpoint, so that its table counts each message once, even after a crash. A window is
+written when the watermark has passed its end: with ``--once`` the newest windows wait for later data.
 """
 import os
 
@@ -18,9 +17,7 @@ _NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string,
 
 
 def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
-    """Return the job's queries, {name: DataStreamWriter}, whose names begin with ``prefix``. ``schema``: a
-    Schema of the payloads.
-    """
+    """Return {name: DataStreamWriter}. Names begin with ``prefix``. ``schema``: a Schema of payloads."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
 
@@ -46,7 +43,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
 
 
 def windows(rows, schema):
-    """Return a row per device and time window: count of readings; mean, minimum, maximum of numbers."""
+    """Return a row per device and time window: number of readings; mean, minimum, maximum of numbers."""
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
