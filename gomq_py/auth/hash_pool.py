@@ -22,7 +22,7 @@ class HashPool:
         self._line = Line()  # Events, by address
 
     def run(self, address, function, *arguments):
-        """Run ``function(*arguments)`` in a thread, when ``address`` has its turn. May switch."""
+        """Run ``function(*arguments)`` in a thread, when ``address`` has its turn. May switch greenlets."""
         if self._free:
             self._free -= 1
         else:

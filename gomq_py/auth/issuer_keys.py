@@ -51,7 +51,7 @@ class IssuerKeys:
         self._error = ""
 
     def key(self, kid):
-        """Return the JWK with the id ``kid``. Raises LoginRefused if it is unknown. May switch."""
+        """Return the JWK with the id ``kid``. Raises LoginRefused if it is unknown. May switch greenlets."""
         age_s = None if self._fetched_s is None else self._now_s() - self._fetched_s
         if age_s is None or age_s > self._life_s * LIVES:
             self._refresh()
@@ -69,8 +69,8 @@ class IssuerKeys:
             ) from None
 
     def _refresh(self):
-        """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. May switch. An error is
-        logged, and becomes the text of the next refusal.
+        """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. May switch greenlets. An
+        error is logged, and becomes the text of the next refusal.
         """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:

@@ -38,8 +38,8 @@ class LoginThrottle:
     def attempt(self, name, address):
         """Return an Attempt, a context manager for the check of a password.
 
-        Entering it waits for the attempt's turn, or raises TooManyAttempts. May switch. The attempt counts as
-        failed unless its block calls ``succeeded()`` or ``void()``.
+        Entering it waits for the attempt's turn, or raises TooManyAttempts. May switch greenlets. The attempt
+        counts as failed unless its block calls ``succeeded()`` or ``void()``.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
@@ -177,7 +177,7 @@ class _Counter:
         return not self.is_busy and not self._failures
 
     def enter(self):
-        """Wait until a password may be checked. Raises TooManyAttempts. May switch."""
+        """Wait until a password may be checked. Raises TooManyAttempts. May switch greenlets."""
         if self._waiting or self._missing() > 0:
             self._wait()
         self._checked += 1

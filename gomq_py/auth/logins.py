@@ -23,7 +23,8 @@ class Logins:
         self._hashes = HashPool()
 
     def login(self, name, password, address):
-        """Return the User with this name and password (str or bytes). Raises LoginRefused. May switch.
+        """Return the User with this name and password (str or bytes). Raises LoginRefused. May switch
+        greenlets.
 
         The user must be allowed to log in from this address. After too many failures every call waits, with a
         correct password or a wrong one.
@@ -72,18 +73,22 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """Return the TokenUser of a token, if the backends include OAuth. Raises LoginRefused. May switch."""
+        """Return the TokenUser of a token, if the backends include OAuth. Raises LoginRefused. May switch
+        greenlets.
+        """
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)
 
     def renew(self, user, token):
-        """Give a TokenUser the rights and expiry of a newer token. Raises LoginRefused. May switch."""
+        """Give a TokenUser the rights and expiry of a newer token. Raises LoginRefused. May switch
+        greenlets.
+        """
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Compare the password with a user's costly hash in a thread, and remember a match. May switch.
-        Callers of Users.set_user() call this first.
+        """Compare the password with a user's costly hash in a thread, and remember a match. May switch
+        greenlets. Callers of Users.set_user() call this first.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)

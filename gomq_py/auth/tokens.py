@@ -152,7 +152,7 @@ class Tokens:
         )
 
     def login(self, token):
-        """Return the TokenUser of a valid token (str). Raises LoginRefused. May switch."""
+        """Return the TokenUser of a valid token (str). Raises LoginRefused. May switch greenlets."""
         return TokenUser(self.verify(token), self._make_state(), self._local_users)
 
     def verify(self, token):

@@ -1,7 +1,7 @@
 """Keeps users, with passwords, tags, limits and permissions, in the file ``users`` of the data folder.
 
 The broker and all protocols use this module. A change is written to the log before it takes effect, and is on
-disk after the next flush. Never switches. Verifying a bcrypt hash takes long, so Logins calls
+disk after the next flush. Never switches greenlets. Verifying a bcrypt hash takes long, so Logins calls
 ``Users.matching_hash`` in a thread if ``is_costly`` is true.
 """
 import os

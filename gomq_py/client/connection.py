@@ -99,7 +99,7 @@ class Connection(Stream):
         return channel
 
     def drain(self, timeout_s: float | None = None) -> bool:
-        """Wait for input, handle it and call consumers. May switch.
+        """Wait for input, handle it and call consumers. May switch greenlets.
 
         Returns True if input or deliveries were handled, False after ``timeout_s`` (None: no limit). Raises
         ConnectionClosed, ChannelClosed if the broker closed a channel, and the consumers' errors.
@@ -124,7 +124,7 @@ class Connection(Stream):
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the connection and its channels by connection.close, at most once. May switch."""
+        """Close the connection and its channels by connection.close, at most once. May switch greenlets."""
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))

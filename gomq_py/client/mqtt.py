@@ -206,7 +206,9 @@ class MQTTClient(Stream):
         return reason_codes.SUCCESS
 
     def next_message(self, timeout_s: float | None = None) -> PublishPacket | None:
-        """Return the next PublishPacket; None after ``timeout_s``. Raises ConnectionClosed. May switch."""
+        """Return the next PublishPacket; None after ``timeout_s``. Raises ConnectionClosed. May switch
+        greenlets.
+        """
         return self._next(self.messages, timeout_s)
 
     def acknowledge(

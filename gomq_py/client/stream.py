@@ -114,7 +114,7 @@ class Stream:
         self._corked = True
 
     def uncork(self) -> None:
-        """Send the output that ``cork`` collected. May switch."""
+        """Send the output that ``cork`` collected. May switch greenlets."""
         self._corked = False
         if self._outgoing:
             self.send(b"")
@@ -143,7 +143,7 @@ class Stream:
         self.end(ConnectionClosed(0, "aborted by this client"))
 
     def send(self, octets: bytes) -> None:
-        """Write complete frames or packets. Raises ConnectionClosed. May switch."""
+        """Write complete frames or packets. Raises ConnectionClosed. May switch greenlets."""
         self.raise_if_closed()
         self._outgoing += octets
         if self._sending:
@@ -168,7 +168,7 @@ class Stream:
 
     def receive(self, deadline: float | None = None) -> bool:
         """Read and handle at least one frame. Returns False if none arrives until the monotonic ``deadline``.
-        Raises ConnectionClosed. May switch.
+        Raises ConnectionClosed. May switch greenlets.
         """
         if self._corked:
             self.uncork()
@@ -207,8 +207,8 @@ class Stream:
     def wait_for(
         self, predicate: Callable[[], object], timeout_s: float | None = None, what: str = "",
     ) -> None:
-        """Receive until ``predicate()`` is true. Raises Timeout, ConnectionClosed. May switch. ``what``:
-        names the awaited answer in error texts.
+        """Receive until ``predicate()`` is true. Raises Timeout, ConnectionClosed. May switch greenlets.
+        ``what``: names the awaited answer in error texts.
         """
         deadline = deadline_in(timeout_s)
         self._taken = 0

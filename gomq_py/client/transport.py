@@ -30,7 +30,7 @@ class Transport:
     def connect(
         self, parameters: Any, timeout_s: float | None, given_context: Any = None, connected: Any = None,
     ) -> None:
-        """Connect, with a TLS handshake if ``parameters`` require TLS. Raises OSError. May switch.
+        """Connect, with a TLS handshake if ``parameters`` require TLS. Raises OSError. May switch greenlets.
         ``connected``: a connected socket of the same socket module, to use (and own) instead of a new one.
         """
         module = self._socket_module
@@ -70,8 +70,8 @@ class Transport:
             return None
 
     def wait(self, timeout_s: float | None, writable: bool = False) -> bool:
-        """Wait until the socket can be read or, if ``writable``, written. May switch. Returns False after
-        ``timeout_s`` seconds (None: no limit).
+        """Wait until the socket can be read or, if ``writable``, written. May switch greenlets. Returns False
+        after ``timeout_s`` seconds (None: no limit).
         """
         if not writable and self.holds_octets():
             return True
@@ -95,7 +95,9 @@ def _sibling(module, name):
 
 
 def _is_ready(select, sock, events, timeout_s):
-    """Wait for any of the events. Returns False after ``timeout_s`` seconds (None: no limit). May switch."""
+    """Wait for any of the events. Returns False after ``timeout_s`` seconds (None: no limit). May switch
+    greenlets.
+    """
     poll = select.poll()
     poll.register(sock.fileno(), events)
     return bool(poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000))
@@ -104,7 +106,7 @@ def _is_ready(select, sock, events, timeout_s):
 def handshake(
     ssl: Any, connected: Any, context: Any, host: str, options: dict[str, Any], timeout_s: float | None,
 ) -> Any:
-    """Return a TLS socket over a connected socket, after the handshake. Raises OSError. May switch.
+    """Return a TLS socket over a connected socket, after the handshake. Raises OSError. May switch greenlets.
 
     ``context`` and ``options``: how the peer is verified. ``timeout_s``: limits the whole handshake, None: no
     limit.

@@ -1,7 +1,7 @@
 """Acknowledger: makes a leader's confirms wait for the in-sync followers, after the leader's own disk.
 
 ``storage.flush.durability`` calls the Acknowledger when the local disk has the changes. The links to
-followers call ``acknowledged`` when a follower has flushed. Never switches.
+followers call ``acknowledged`` when a follower has flushed. Never switches greenlets.
 """
 from collections.abc import Callable
 

@@ -107,7 +107,7 @@ def successor(coordination: Any, node: str, named: str) -> str:
 
 def forget(
         coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
-    """Remove a node from the in-sync set, and its name from etcd. Raises ClusterError. May switch.
+    """Remove a node from the in-sync set, and its name from etcd. Raises ClusterError. May switch greenlets.
 
     ``node``: id of this node, which leads. ``named``: id, name or address of the node to remove.
     ``connected``: ids of the connected followers.
@@ -147,7 +147,9 @@ def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
 
 
 def _remove(leadership: Any, node: str, named: str) -> None:
-    """Remove a node from the in-sync set, and wait until that is done. Raises ClusterError. May switch."""
+    """Remove a node from the in-sync set, and wait until that is done. Raises ClusterError. May switch
+    greenlets.
+    """
     in_sync = leadership.in_sync
     in_sync.leave(node)
     with gevent.Timeout(REMOVAL_S, False):

@@ -41,7 +41,9 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client that ``why_not`` has accepted; over TLS until the client disconnects. May switch."""
+        """Serve a client that ``why_not`` has accepted; over TLS until the client disconnects. May switch
+        greenlets.
+        """
         # Over TLS the listener gets a socket pair, because the cluster's TLS socket shows a node's
         # certificate, not the client's.
         listener = self._find(forward.listener)

@@ -89,7 +89,7 @@ class Applier:
 
     def stop(self):
         """Apply and flush all waiting frames, drop an unfinished sync, and close. Returns ``damage``. May
-        switch.
+        switch greenlets.
         """
         self._is_stopping = True
         self._wake.set()
@@ -106,7 +106,7 @@ class Applier:
         """Begin a full sync. ``identity``: the data folder's identity after the sync.
 
         Waiting frames are applied and flushed first. An unfinished earlier sync is dropped. Raises OSError,
-        DataDirError. May switch.
+        DataDirError. May switch greenlets.
         """
         if self.staging is None:
             self.flush()
@@ -118,8 +118,8 @@ class Applier:
         self.failure = None
 
     def go_on(self):
-        """Drop a running sync, and resume the stream at ``place``. May switch. Raises OSError; ReplicaError
-        if ``place`` is no longer available.
+        """Drop a running sync, and resume the stream at ``place``. May switch greenlets. Raises OSError;
+        ReplicaError if ``place`` is no longer available.
         """
         if self._replica is None:
             self._give_up()
@@ -131,7 +131,7 @@ class Applier:
             self.failure = None
 
     def _give_up(self):
-        """Drop the waiting frames once no thread works. May switch."""
+        """Drop the waiting frames once no thread works. May switch greenlets."""
         self._forget()
         while not self._idle.is_set():
             self._idle.wait()
@@ -148,7 +148,9 @@ class Applier:
             self._room.wait()
 
     def flush(self):
-        """Apply and flush all waiting frames. Also works during a sync. Returns ``damage``. May switch."""
+        """Apply and flush all waiting frames. Also works during a sync. Returns ``damage``. May switch
+        greenlets.
+        """
         while self.failure is None and (
                 self._frames or self._flush_at is not None or not self._idle.is_set()):
             if self._flush_at is not None:

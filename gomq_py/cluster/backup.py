@@ -49,7 +49,7 @@ class Backup:
 
     def begin(self):
         """Let one copier connect soon. Returns {host, port, secret, id}, all that the copier needs. May
-        switch. Raises ClusterError if a backup is running, or if it cannot begin.
+        switch greenlets. Raises ClusterError if a backup is running, or if it cannot begin.
         """
         with self._turn:
             if self._leader is not None and self._leader.links:
@@ -85,7 +85,7 @@ class Backup:
             "state": link.state, "done_bytes": link.sync_done_octets, "total_bytes": link.sync_total_octets}
 
     def close(self):
-        """End a running backup, and tell the copier. May switch."""
+        """End a running backup, and tell the copier. May switch greenlets."""
         with self._turn:
             self._end()
 
@@ -102,7 +102,7 @@ class Backup:
             stream.close()
 
     def _fill(self, register):
-        """Register the existing files. Raises DataDirError, OSError. May switch."""
+        """Register the existing files. Raises DataDirError, OSError. May switch greenlets."""
         if not register.is_filling:
             return
         for path, is_folder in paced(in_thread(listing, self._root, NOT_CONTENT)):

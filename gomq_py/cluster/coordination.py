@@ -103,13 +103,15 @@ class Coordination:
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good, and revoke the lease, so that another node can be elected at once. May switch."""
+        """Stop for good, and revoke the lease, so that another node can be elected at once. May switch
+        greenlets.
+        """
         # ``decision`` and ``leadership`` stay as they are.
         self._end()
         self._forget_lease()
 
     def resign(self, reason: str, stays: bool = False) -> None:
-        """Stop leading, so that another node is elected at once. May switch.
+        """Stop leading, so that another node is elected at once. May switch greenlets.
 
         ``stays``: keep the links to followers until a successor is elected. Followers with a link to this
         node then let other nodes be elected first.
@@ -118,13 +120,15 @@ class Coordination:
             self._depose(reason, stays)
 
     def hand_over(self) -> None:
-        """Stop leading before the node shuts down, so that another node is elected meanwhile. May switch."""
+        """Stop leading before the node shuts down, so that another node is elected meanwhile. May switch
+        greenlets.
+        """
         if not self._has_ended:
             self._cease()
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
-        """Change the cluster's keys for an operator. ``what``: a function of core.overrides. May switch.
-        Raises NotPossible, CoordinatorError, Unanswered.
+        """Change the cluster's keys for an operator. ``what``: a function of core.overrides. May switch
+        greenlets. Raises NotPossible, CoordinatorError, Unanswered.
         """
         folder = self._member.folder
         transaction = what(self._coordinator.read(), self._node, folder.cluster, folder.epoch)
@@ -134,7 +138,9 @@ class Coordination:
         self.look()
 
     def is_gone(self, address: str) -> None:
-        """Delete the key ``leader``, because no process listens at that address any more. May switch."""
+        """Delete the key ``leader``, because no process listens at that address any more. May switch
+        greenlets.
+        """
         # Refusals says how often at most. Does nothing unless this node is in sync, since it could not lead;
         # nor while the leader has not raised its own epoch in ``isr``: it still reads its folder and does not
         # listen yet, as any successor would.
@@ -326,7 +332,9 @@ class Coordination:
         return True
 
     def _forget_lease(self) -> None:
-        """Revoke the lease. If this node leads, etcd then deletes the key ``leader``. May switch."""
+        """Revoke the lease. If this node leads, etcd then deletes the key ``leader``. May switch
+        greenlets.
+        """
         lease_id, self._lease_id = self._lease_id, 0
         self._elector.lease = 0
         self._lease = Lease(self._lease.ttl_s)
@@ -414,7 +422,7 @@ class Coordination:
         return None if record is None else (node, address_of(record.address))
 
     def _mend(self, transaction: Transaction) -> None:
-        """Write this leader's own ``leader`` record again. May switch."""
+        """Write this leader's own ``leader`` record again. May switch greenlets."""
         self._quiet.warning(
             "leader", "`leader` in etcd was written by somebody else: this leader writes its own again")
         try:
@@ -429,7 +437,7 @@ class Coordination:
         self._member.deposed(reason)
 
     def _cease(self, stays: bool = False) -> None:
-        """Stop confirming and delivering, and let another node be elected. May switch."""
+        """Stop confirming and delivering, and let another node be elected. May switch greenlets."""
         self._end()
         if self.leadership is not None:
             self.leadership.end()
@@ -440,7 +448,7 @@ class Coordination:
             self._wait_for_successor()
 
     def _wait_for_successor(self) -> None:
-        """Wait until etcd names a leader, for at most SUCCESSOR_S. May switch."""
+        """Wait until etcd names a leader, for at most SUCCESSOR_S. May switch greenlets."""
         with gevent.Timeout(SUCCESSOR_S, False):
             while True:
                 with contextlib.suppress(Unanswered, CoordinatorError):

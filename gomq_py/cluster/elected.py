@@ -138,7 +138,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret in etcd, written first if missing. Waits for etcd. May switch."""
+        """The secret in etcd, written first if missing. Waits for etcd. May switch greenlets."""
         while True:
             try:
                 kept = self._coordinator.read().secret
@@ -171,8 +171,8 @@ class ElectedMembership:
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower; all received changes are on disk then. Raises OSError. May switch. ``register``
-        keeps the former leader's file ids, so that other followers can resume with this node.
+        """Stop the Follower; all received changes are on disk then. Raises OSError. May switch greenlets.
+        ``register`` keeps the former leader's file ids, so that other followers can resume with this node.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -275,7 +275,9 @@ class ElectedMembership:
         self._disk.watch_flushes(durability.disk)
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
-        """Serve followers, and wait until clients may connect. Raises BindError, OSError. May switch."""
+        """Serve followers, and wait until clients may connect. Raises BindError, OSError. May switch
+        greenlets.
+        """
         settings, coordination, identity = self._settings, self._coordination, self._file.identity
         assert coordination is not None and coordination.leadership is not None
         coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
@@ -301,8 +303,8 @@ class ElectedMembership:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Before a shutdown, wait until every in-sync node has all changes, then let one lead. May switch.
-        Does not wait if no other node is in sync, or if this node may not lead any more.
+        """Before a shutdown, wait until every in-sync node has all changes, then let one lead. May switch
+        greenlets. Does not wait if no other node is in sync, or if this node may not lead any more.
         """
         if self._serving is not None and self._coordination is not None:
             with contextlib.suppress(ClusterError):
@@ -311,7 +313,7 @@ class ElectedMembership:
                     self._coordination.hand_over()
 
     def change(self, what: str, node: str = "") -> None:
-        """Carry out an operator's request. Raises ClusterError, OSError. May switch.
+        """Carry out an operator's request. Raises ClusterError, OSError. May switch greenlets.
 
         "accept_damage": let followers sync again, although damage was found. "adopt", "force_leader": see
         core.overrides. "transfer_leadership": let ``node`` lead; if empty, any other in-sync node.
@@ -353,8 +355,8 @@ class ElectedMembership:
         greenlet.name = "cluster: resigns"
 
     def _found_damage(self, what: str) -> bool:
-        """Let another in-sync node lead, because ``what`` is damaged. Raises OSError. May switch. Returns
-        whether the running sync must end.
+        """Let another in-sync node lead, because ``what`` is damaged. Raises OSError. May switch greenlets.
+        Returns whether the running sync must end.
         """
         # A follower's copy may be sound.
         if self._damage.is_accepted:
@@ -371,7 +373,7 @@ class ElectedMembership:
             gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
 
     def _why_no_sync(self) -> str:
-        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch greenlets."""
         was_damaged = self._file.identity.damaged
         self._damage.note()
         if self._file.identity.damaged and not was_damaged:
@@ -414,7 +416,7 @@ class ElectedMembership:
             "fenced": serving.is_fenced, "promises": len(self._promises)}
 
     def close(self) -> None:
-        """Stop serving or following, and let another node lead. May be called again. May switch."""
+        """Stop serving or following, and let another node lead. May be called again. May switch greenlets."""
         if self._beginning is not None:
             self._beginning.kill()
         if self._keepalives is not None:

@@ -25,18 +25,20 @@ class FolderDamage:
         self._is_found = self.is_accepted = False
 
     def note(self) -> None:
-        """Write known damage into ``.cluster``. Raises OSError. May switch."""
+        """Write known damage into ``.cluster``. Raises OSError. May switch greenlets."""
         if self._is_found or self._count() > self._accepted_count:
             self._file.change(damaged=True)
 
     def found(self, what: str) -> None:
-        """Note damage that a sync has found and the broker does not know. Raises OSError. May switch."""
+        """Note damage that a sync has found and the broker does not know. Raises OSError. May switch
+        greenlets.
+        """
         LOG.error("damaged: %s", what)
         self._is_found = True
         self.note()
 
     def accept(self) -> None:
-        """Note that all present damage is accepted. Raises OSError. May switch."""
+        """Note that all present damage is accepted. Raises OSError. May switch greenlets."""
         self._accepted_count = self._count()
         self._is_found, self.is_accepted = False, True
         self._file.change(damaged=False)

@@ -124,7 +124,7 @@ class Follower:
 
     def stop(self) -> Exception | None:
         """Disconnect, apply and flush all received changes, and close the files. Drops an unfinished sync.
-        May switch.
+        May switch greenlets.
 
         Returns None, or the exception after which the folder may lack changes. Such a node must not be
         promoted.
@@ -143,7 +143,7 @@ class Follower:
         return self._applier.damage
 
     def follow(self, address: tuple[str, int] | None) -> None:
-        """Follow the leader at ``address``, (host, port), from now on; None: no leader. May switch.
+        """Follow the leader at ``address``, (host, port), from now on; None: no leader. May switch greenlets.
 
         Ends a connection to another address before it returns. Received changes stay, and a leader of the
         same run continues after them.
@@ -157,7 +157,7 @@ class Follower:
         self._again.set()
 
     def flush(self) -> Exception | None:
-        """Apply and flush all received changes. An unfinished sync changes nothing. May switch.
+        """Apply and flush all received changes. An unfinished sync changes nothing. May switch greenlets.
 
         Called before a campaign and after ``follow(None)``. Returns None, or the exception after which the
         folder may lack changes.
@@ -265,7 +265,7 @@ class Follower:
             link.end()
 
     def _connected(self, address: tuple[str, int]) -> Any:
-        """A new Link; None if no longer wanted. Raises OSError. May switch."""
+        """A new Link; None if no longer wanted. Raises OSError. May switch greenlets."""
         # in a greenlet of its own, which _hang_up() kills: a resolver or a host without an answer takes
         # minutes
         self._connecting = gevent.spawn(_attempt, address, self._tls)
@@ -278,7 +278,7 @@ class Follower:
         return made if isinstance(made, Link) else None  # a GreenletExit
 
     def _hang_up(self) -> None:
-        """End the connection, or the attempt to connect. May switch."""
+        """End the connection, or the attempt to connect. May switch greenlets."""
         if self._connecting is not None:
             self._connecting.kill()
         if self._link is not None:
@@ -325,8 +325,8 @@ class Follower:
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
     def _go_on_in(self, run: bytes) -> None:
-        """Continue in the run of a new leader that followed the same former leader. May switch. Raises
-        LoginRefused if this copy is not exact, because then it may differ from the leader's folder.
+        """Continue in the run of a new leader that followed the same former leader. May switch greenlets.
+        Raises LoginRefused if this copy is not exact, because then it may differ from the leader's folder.
         """
         self._applier.flush()
         former = self._applier.former
@@ -337,13 +337,17 @@ class Follower:
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
     def _raise_epoch(self, epoch: int, counts_received: bool) -> None:
-        """Save the epoch of a leader that continues in a higher epoch. Raises OSError. May switch."""
+        """Save the epoch of a leader that continues in a higher epoch. Raises OSError. May switch
+        greenlets.
+        """
         if epoch > self.identity.epoch:
             unflushed = this_boot() if counts_received else self.identity.unflushed
             self._file.change(epoch=epoch, position=0, unflushed=unflushed)
 
     def _note_position(self) -> None:
-        """Save the folder's flushed position, at most once per NOTE_S. Raises OSError. May switch."""
+        """Save the folder's flushed position, at most once per NOTE_S. Raises OSError. May switch
+        greenlets.
+        """
         position = self._applier.flushed
         if position > self.identity.position and time.monotonic() >= self._noted_s + NOTE_S:
             self._noted_s = time.monotonic()
@@ -428,7 +432,7 @@ class Follower:
         return Ack(self._applier.received, self._applier.flushed, noted)
 
     def _hashed(self, link: Any) -> bool:
-        """Send the hashes of the next listed files. Returns False if there are none. May switch."""
+        """Send the hashes of the next listed files. Returns False if there are none. May switch greenlets."""
         source = self._applier.staging
         batch = [] if source is None else source.take_listed(FILES_PER_TURN, BLOCKS_PER_TURN)
         checksums: list[list[int]] = [[] for _ in batch]
@@ -445,7 +449,7 @@ class Follower:
 
 
 def _attempt(address: tuple[str, int], tls: Any) -> Any:
-    """Make a Link. Returns the Link, or the exception. May switch."""
+    """Make a Link. Returns the Link, or the exception. May switch greenlets."""
     # gevent would print the exception.
     try:
         return Link(address, tls)

@@ -113,7 +113,7 @@ class FollowerLink:
         return f"follower {self.hello.name!r} at {self.address}"
 
     def run(self, root, register, turn, found_damage):
-        """Serve the follower until the link ends. May switch.
+        """Serve the follower until the link ends. May switch greenlets.
 
         ``root``: the data folder. ``found_damage``: see SyncSource. Raises LinkError, FrameError,
         MessageError, SyncError, OSError, or an unexpected exception.
@@ -189,7 +189,7 @@ class FollowerLink:
                 gevent.sleep(rest_s)
 
     def _take_frames(self):
-        """Handle the received frames. Returns the seconds to rest afterwards. May switch."""
+        """Handle the received frames. Returns the seconds to rest afterwards. May switch greenlets."""
         rest_s = 0.0
         self._clock.begin()
         while (frame := self._reader.next()) is not None:
@@ -336,7 +336,9 @@ class FollowerLink:
     # helpers
 
     def _tell_why(self, sender):
-        """Send REFUSED with the reason, after a whole frame, if the follower reads it soon. May switch."""
+        """Send REFUSED with the reason, after a whole frame, if the follower reads it soon. May switch
+        greenlets.
+        """
         self._is_ending = True
         self._wake.set()
         text = text_of(self._error) if isinstance(self._error, EXPECTED) else "a fault of the leader"

@@ -88,7 +88,7 @@ class Forwarder:
         return partial(self._forward, listener)
 
     def until_end(self, connection: Any, address: Any) -> None:
-        """Pass a client of the HTTP listener on, until the connection ends. May switch."""
+        """Pass a client of the HTTP listener on, until the connection ends. May switch greenlets."""
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
@@ -102,7 +102,7 @@ class Forwarder:
                 forwarded.close()
 
     def close(self) -> None:
-        """End all connections. May switch."""
+        """End all connections. May switch greenlets."""
         self._is_closed = True
         gevent.killall(list(self._waiting))
         self._pumps.close()
@@ -136,7 +136,9 @@ class Forwarder:
         return forwarded.when_gone
 
     def _begin(self, forwarded: "_Forwarded", listener: str, connection: Any, address: Any) -> bool:
-        """Connect to the leader, and begin to pass bytes on. Returns False without a leader. May switch."""
+        """Connect to the leader, and begin to pass bytes on. Returns False without a leader. May switch
+        greenlets.
+        """
         proxy = header_of(address, connection.getsockname())
         found = self._upstream(listener, proxy, address)
         if found is None:
@@ -153,7 +155,9 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """Log in at the leader. Returns (address, socket), or None after WAIT_S without one. May switch."""
+        """Log in at the leader. Returns (address, socket), or None after WAIT_S without one. May switch
+        greenlets.
+        """
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
         while (left_s := until_s - time.monotonic()) > 0:

@@ -75,7 +75,7 @@ class IdentityFile:
         self._turn = Semaphore()
 
     def change(self, **fields):
-        """Change some fields, flushed to disk. Raises OSError. May switch."""
+        """Change some fields, flushed to disk. Raises OSError. May switch greenlets."""
         with self._turn:
             changed = self.identity._replace(**fields)
             if changed != self.identity:
@@ -83,7 +83,7 @@ class IdentityFile:
                 self.identity = changed
 
     def take(self, cluster_id, epoch, unflushed=""):
-        """Write that this node leads in ``epoch``, flushed to disk. May switch.
+        """Write that this node leads in ``epoch``, flushed to disk. May switch greenlets.
 
         A folder of no cluster becomes a folder of ``cluster_id``. Raises OSError; ClusterError for a folder
         of another cluster or of a higher epoch.

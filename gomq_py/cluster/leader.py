@@ -104,7 +104,9 @@ class Leader:
             link.end(LinkClosed(f"epoch {epoch} has begun: log in again"))
 
     def close(self):
-        """Stop listening, send present events to followers that read in time, and disconnect. May switch."""
+        """Stop listening, send present events to followers that read in time, and disconnect. May switch
+        greenlets.
+        """
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -158,8 +160,8 @@ class Leader:
         return octets, stream.made - min((made for _, made in places), default=stream.made)
 
     def drain(self, nodes, timeout_s):
-        """Wait until these nodes have flushed all present events. May switch. The wait also ends when this
-        leader is closed, or after ``timeout_s``. Returns the nodes that lack events.
+        """Wait until these nodes have flushed all present events. May switch greenlets. The wait also ends
+        when this leader is closed, or after ``timeout_s``. Returns the nodes that lack events.
         """
         position = self._stream.position
         self._stream.flushing()
@@ -220,7 +222,9 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do handshake and login. Returns a function that serves the peer; None if refused. May switch."""
+        """Do handshake and login. Returns a function that serves the peer; None if refused. May switch
+        greenlets.
+        """
         peer = format_address(address)
         try:
             with gevent.Timeout(LOGIN_S, LinkError(f"it has not logged in within {LOGIN_S:g} s")):

@@ -141,7 +141,7 @@ class Leadership:
         return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
     def close(self) -> None:
-        """Send followers all present changes, and disconnect. Only after ``serve``. May switch."""
+        """Send followers all present changes, and disconnect. Only after ``serve``. May switch greenlets."""
         self._leader.close()
         self._holds.close()
 
@@ -164,8 +164,9 @@ class Leadership:
             raise ClusterError("no other node is in sync: this one would have to come back at once")
 
     def drain(self) -> frozenset[str]:
-        """Block publishers until every in-sync node has flushed all changes, for DRAIN_S at most. May switch.
-        Returns the nodes that lack changes; if there are none, publishers stay blocked. Only after ``serve``.
+        """Block publishers until every in-sync node has flushed all changes, for DRAIN_S at most. May switch
+        greenlets. Returns the nodes that lack changes; if there are none, publishers stay blocked. Only after
+        ``serve``.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
         lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)
@@ -249,7 +250,7 @@ class Leadership:
             self._apply()
 
     def _apply(self) -> None:
-        """Open or close the delivery gate, and release or hold confirms. Never switches."""
+        """Open or close the delivery gate, and release or hold confirms. Never switches greenlets."""
         in_sync = self.in_sync
         knows = self._leads and not self._has_ended and not in_sync.is_deposed and in_sync.is_open
         is_fenced = not knows or self._clock() >= self._lease.deadline_s

@@ -53,7 +53,7 @@ class Link:
         self._greenlets = [gevent.spawn(self._write, ack), gevent.spawn(self._hash, hashed)]
 
     def next_frame(self) -> Frame:
-        """The next frame. Raises FrameError; OSError at the connection's end. May switch."""
+        """The next frame. Raises FrameError; OSError at the connection's end. May switch greenlets."""
         while (frame := self.reader.next()) is None:
             self.reader.feed(self._received())
         return frame
@@ -70,7 +70,7 @@ class Link:
         return octets
 
     def send_now(self, octets: bytes) -> None:
-        """Send bytes of the login at once. Raises OSError. May switch."""
+        """Send bytes of the login at once. Raises OSError. May switch greenlets."""
         self._socket.sendall(octets)
 
     def send(self, octets: bytes) -> None:
@@ -84,7 +84,9 @@ class Link:
         self._has_listed.set()
 
     def close(self, fault: Exception | None = None) -> None:
-        """Make ``next_frame`` raise ``fault``, if it is the first. For any greenlet; never switches."""
+        """Make ``next_frame`` raise ``fault``, if it is the first. For any greenlet; never switches
+        greenlets.
+        """
         self.is_closed = True
         self._fault = self._fault or fault
         self.wake()
@@ -95,7 +97,9 @@ class Link:
             pass
 
     def leave(self, fault: Exception) -> None:
-        """Tell the leader of this node's failure, then close. Callable from any greenlet; never switches."""
+        """Tell the leader of this node's failure, then close. Callable from any greenlet; never switches
+        greenlets.
+        """
         self._fault = self._fault or fault
         self._is_leaving = True
         text = Refused(str(fault) or repr(fault))
@@ -106,7 +110,7 @@ class Link:
             pass
 
     def end(self) -> None:
-        """Close, and wait until no greenlet of this link runs. May switch."""
+        """Close, and wait until no greenlet of this link runs. May switch greenlets."""
         if self._is_leaving:
             gevent.joinall(self._greenlets[:1], LEAVING_S)
         self.close()

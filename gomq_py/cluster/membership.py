@@ -56,7 +56,9 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether to follow ``cluster_leader``. Blocks. May switch. Raises ClusterError, OSError."""
+        """Whether to follow ``cluster_leader``. Blocks. May switch greenlets. Raises ClusterError,
+        OSError.
+        """
         # Not if it followed this leader and was promoted, unless that one was promoted since.
         found = identities.read(root)
         leader = self._settings.cluster_leader
@@ -134,8 +136,8 @@ class Membership:
         return ""
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower, if any; all received changes are then on disk. May switch. Other followers need
-        a full sync. Raises OSError if the flush has failed.
+        """Stop the Follower, if any; all received changes are then on disk. May switch greenlets. Other
+        followers need a full sync. Raises OSError if the flush has failed.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -164,8 +166,8 @@ class Membership:
         """Do nothing: confirms do not wait for followers."""
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
-        """Serve followers, if the settings say so. Raises BindError, ClusterError, OSError. May switch.
-        ``find_listener``: see cluster.leader.Leader.
+        """Serve followers, if the settings say so. Raises BindError, ClusterError, OSError. May switch
+        greenlets. ``find_listener``: see cluster.leader.Leader.
         """
         if self._stream is None:
             return
@@ -183,8 +185,8 @@ class Membership:
         """Do nothing: there is no election."""
 
     def change(self, what: str, node: str = "") -> None:
-        """Carry out an operator's request. Raises ClusterError, OSError. May switch. "accept_damage": let
-        followers sync again, although damage was found.
+        """Carry out an operator's request. Raises ClusterError, OSError. May switch greenlets.
+        "accept_damage": let followers sync again, although damage was found.
         """
         if what != "accept_damage":
             raise ClusterError("the nodes of this cluster elect no leader: see promote")
@@ -192,13 +194,15 @@ class Membership:
             self._damage.accept()
 
     def _why_no_sync(self) -> str:
-        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch."""
+        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch greenlets."""
         assert self._damage is not None and self._file is not None
         self._damage.note()
         return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
-        """Refuse all syncs. Returns whether the running sync must end. Raises OSError. May switch."""
+        """Refuse all syncs. Returns whether the running sync must end. Raises OSError. May switch
+        greenlets.
+        """
         assert self._damage is not None
         if self._damage.is_accepted:
             return False
@@ -231,7 +235,7 @@ class Membership:
         """Do nothing: a shutdown does not wait for followers."""
 
     def close(self) -> None:
-        """Stop serving or following. May be called again. May switch."""
+        """Stop serving or following. May be called again. May switch greenlets."""
         leader, self._leader = self._leader, None
         if leader is not None:
             leader.close()

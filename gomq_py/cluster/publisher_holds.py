@@ -43,7 +43,7 @@ class PublisherHolds:
         stream.wakes.add(self._grown)
 
     def close(self) -> None:
-        """Clear both alarms. May switch."""
+        """Clear both alarms. May switch greenlets."""
         self._stream.wakes.discard(self._grown)
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
@@ -85,7 +85,9 @@ class PublisherHolds:
                 stream.octets - behind[0] + self._most[0], stream.made - behind[1] + self._most[1])
 
     def _watch(self) -> None:
-        """Wait until the slow follower has caught up or is not required, then clear the alarm. May switch."""
+        """Wait until the slow follower has caught up or is not required, then clear the alarm. May switch
+        greenlets.
+        """
         while any(
                 octets > most * RESUME_PART
                 for octets, most in zip(self._leader.behind(self._required()), self._most, strict=True)):

@@ -184,7 +184,7 @@ class EventStream(Replicator):
             self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
 
     def close(self):
-        """Drop all frames, and keep no further ones. May switch."""
+        """Drop all frames, and keep no further ones. May switch greenlets."""
         if self._timer is not None:
             self._timer.kill()
             self._timer = None
@@ -366,7 +366,7 @@ class EventStream(Replicator):
             wake()
 
     def _free(self):
-        """Free dropped frames, and the files held by them, in slices. May switch."""
+        """Free dropped frames, and the files held by them, in slices. May switch greenlets."""
         try:
             give_way()
             while not self._free_some():

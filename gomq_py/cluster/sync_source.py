@@ -95,8 +95,8 @@ class SyncSource:
         return True
 
     def run(self):
-        """List everything, send the blocks that differ, and end with SYNCED. May switch. Raises SyncError;
-        OSError if a file cannot be read.
+        """List everything, send the blocks that differ, and end with SYNCED. May switch greenlets. Raises
+        SyncError; OSError if a file cannot be read.
         """
         # The follower hears of later files as events; if it heard of one twice, its content would be compared
         # with that of an older file.
@@ -213,7 +213,9 @@ class SyncSource:
         self._give_way()
 
     def _check_source(self, task, differing):
-        """Check a segment before it replaces data. Raises SyncError, FileNotFoundError. May switch."""
+        """Check a segment before it replaces data. Raises SyncError, FileNotFoundError. May switch
+        greenlets.
+        """
         # The other content may be the sound one.
         replaces = bool(differing) and differing[0] < len(task.checksums)
         if not replaces or task.file_id in self._checked or not holds_messages(task.path):

@@ -119,7 +119,9 @@ class ClientConnection:
         return False
 
     def _say_last_word(self):
-        """Tell the client of the end. Return True if the client's close must be awaited. May switch."""
+        """Tell the client of the end. Return True if the client's close must be awaited. May switch
+        greenlets.
+        """
         raise NotImplementedError
 
     def _end(self):
@@ -215,7 +217,9 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Tell the client of the end; release everything. Return True if the client was told. May switch."""
+        """Tell the client of the end; release everything. Return True if the client was told. May switch
+        greenlets.
+        """
         try:
             return self._say_last_word()
         finally:

@@ -86,7 +86,9 @@ class ClientLogin(Lane):
         return check_at_once(self.broker.logins, self.clients, username, password, self.host)
 
     def checked(self, username, password, deadline, protocol):
-        """Check a login; return the User. ``protocol``: name for events. Raises LoginRefused. May switch."""
+        """Check a login; return the User. ``protocol``: name for events. Raises LoginRefused. May switch
+        greenlets.
+        """
         try:
             return check_credentials(
                 self.broker.logins, self.clients, username, password, self.host, deadline)
@@ -106,7 +108,9 @@ class ClientLogin(Lane):
             connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _check_credentials(self, login, hold):
-        """Check the credentials, answer, then release ``hold``, which paused reading. May switch."""
+        """Check the credentials, answer, then release ``hold``, which paused reading. May switch
+        greenlets.
+        """
         connection = self.connection
         deadline = LoginDeadline(max(0.0, self._ends_at_s - time.monotonic()), self._too_late())
         try:
@@ -151,7 +155,9 @@ class ClientLogin(Lane):
         self.connection.stream.stop(self._too_late())
 
     def say_last_word(self):
-        """Log why the login failed, and tell the client the reason. Return True if sent. May switch."""
+        """Log why the login failed, and tell the client the reason. Return True if sent. May switch
+        greenlets.
+        """
         connection, error = self.connection, None
         try:
             connection.stream.finish()

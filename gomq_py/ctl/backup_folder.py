@@ -58,7 +58,8 @@ def prepare(folder):
 
 
 def copy(folder, begin, progress):
-    """Copy the data folder of a running broker into the backup ``folder``; return the manifest. May switch.
+    """Copy the data folder of a running broker into the backup ``folder``; return the manifest. May switch
+    greenlets.
 
     ``begin()`` returns the answer of POST /api/backup. ``progress(what, done, total)`` is called from time to
     time. While bytes are copied ``done`` and ``total`` are None: the broker counts them. Raises FolderError,
@@ -144,7 +145,7 @@ def _half(folder, reason):
 
 
 def _follow(follower, progress):
-    """Follow the broker until one complete copy is flushed. Raises FolderError. May switch."""
+    """Follow the broker until one complete copy is flushed. Raises FolderError. May switch greenlets."""
     attempts, error = 1, ""
     follower.start()
     try:

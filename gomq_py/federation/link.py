@@ -177,8 +177,8 @@ class FederationLink:
         return TargetEnd([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
-        """Return a client's connection to ``uri``, or, if ``uri`` is empty, to the URI used last. May switch.
-        Raises ValueError, OSError, ClientError.
+        """Return a client's connection to ``uri``, or, if ``uri`` is empty, to the URI used last. May switch
+        greenlets. Raises ValueError, OSError, ClientError.
         """
         self._uri = uri or self._uri or self.upstream.uris[0]
         return self._connect(self._uri)
@@ -224,8 +224,8 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, PIPELINED at a time, and wait for their answers. May switch. ``answer``: class of
-    the answers, None if there are none. Raises the client's errors.
+    """Send many methods, PIPELINED at a time, and wait for their answers. May switch greenlets. ``answer``:
+    class of the answers, None if there are none. Raises the client's errors.
     """
     waiting = 0
     for method in methods:

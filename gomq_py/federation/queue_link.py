@@ -65,8 +65,8 @@ class QueueLink(FederationLink):
         return with_received(properties, told, passed, self.upstream.trust_user_id)
 
     def _prepare(self, channel):
-        """Declare the queue upstream if it is missing, with the properties of the queue here. May switch.
-        Returns the queue's name. Raises the client's errors.
+        """Declare the queue upstream if it is missing, with the properties of the queue here. May switch
+        greenlets. Returns the queue's name. Raises the client's errors.
         """
         name = self.upstream.queue
         try:

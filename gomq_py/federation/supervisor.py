@@ -60,7 +60,7 @@ class LinkContext:
         return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, by, name):
-        """Return a client's connection for a link of this vhost. May switch.
+        """Return a client's connection for a link of this vhost. May switch greenlets.
 
         ``upstream``: name of the upstream, set by user ``by``. A URI of this broker gives the connection this
         user's rights. ``name``: the connection's name. Raises ValueError, OSError, ClientError.
@@ -208,7 +208,7 @@ class Federation(Job):
                 self._look(vhost, kind, name)
 
     def stop(self):
-        """Stop all links and settle messages in flight. Queues upstream remain. May switch."""
+        """Stop all links and settle messages in flight. Queues upstream remain. May switch greenlets."""
         self._is_started = False
         self._look_at.clear()
         if self._broker is not None:

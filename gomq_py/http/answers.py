@@ -73,7 +73,9 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """Return a JSON array, sent in slices. For a GET, only with the query's ``columns``. May switch."""
+    """Return a JSON array, sent in slices. For a GET, only with the query's ``columns``. May switch
+    greenlets.
+    """
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
         [b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"]
@@ -90,7 +92,9 @@ def no_content(status=204, location=None):
 
 
 def sliced(objects, build):
-    """Return a list of the results of ``build(object)``, without None. Works in slices. May switch."""
+    """Return a list of the results of ``build(object)``, without None. Works in slices. May switch
+    greenlets.
+    """
     built = []
     for one in paced(objects):
         value = build(one)
@@ -143,7 +147,7 @@ def check_node(wanted):
 
 def receive_body(max_octets):
     """Receive the request's body before the view reads any state. Raises BodyLost, and UnsupportedType for a
-    form. May switch. Errors of size and type are kept, and raised when the view asks for the body.
+    form. May switch greenlets. Errors of size and type are kept, and raised when the view asks for the body.
     """
     # A body may come slowly, and that state could change meanwhile.
     if request.method in ("PUT", "POST"):

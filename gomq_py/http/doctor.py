@@ -49,7 +49,9 @@ class Doctor:
         self._flushes = 0, 0.0
 
     def examined(self, node):
-        """The findings about the Node, [(visibility, Finding)], at most ``interval_s`` old. May switch."""
+        """The findings about the Node, [(visibility, Finding)], at most ``interval_s`` old. May switch
+        greenlets.
+        """
         with self._lock:  # concurrent callers share the result
             if self._found is None or self._now_s() - self._at_s >= self._interval_s:
                 self._found = list(self._examine(node))

@@ -85,7 +85,7 @@ class Management:
         return Door(shown, listening, self._apps[kind], self._settings, tls, upgrades)
 
     def close(self):
-        """Close the shared state. Call it after all listeners are closed. May switch."""
+        """Close the shared state. Call it after all listeners are closed. May switch greenlets."""
         for part in (
             self._recorder, self._node.log, self._node.doctor, self._node.feed, self._node.index,
             self._node.rates,
@@ -127,7 +127,7 @@ class Door:
         self._server.abandon()
 
     def close(self):
-        """Stop accepting. Running requests have a second to end. May switch."""
+        """Stop accepting. Running requests have a second to end. May switch greenlets."""
         self._server.close()
         if self._path:
             remove_path(self._path, self._path_id)

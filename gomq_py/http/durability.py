@@ -25,8 +25,8 @@ class NotFlushed(errors.APIError):
 
 
 def after_request(response):
-    """Delay the answer to a request that may have changed something until the change is on disk. May switch.
-    Concurrent requests share a flush. A failed flush replaces the answer by an error.
+    """Delay the answer to a request that may have changed something until the change is on disk. May switch
+    greenlets. Concurrent requests share a flush. A failed flush replaces the answer by an error.
     """
     # Changes of the cluster are in etcd or flushed already, and after some of them this node leads no more.
     if request.method in READING or request.blueprint == "cluster" or response.status_code >= 400:
@@ -39,8 +39,8 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Wait until ``when_safe(callback)`` calls ``callback(None)``. May switch. Raises NotFlushed if the
-    callback gets an error, and if the client has disconnected.
+    """Wait until ``when_safe(callback)`` calls ``callback(None)``. May switch greenlets. Raises NotFlushed if
+    the callback gets an error, and if the client has disconnected.
     """
     # A client that has gone occupies no connection while a disk hangs.
     done = AsyncResult()

@@ -77,12 +77,14 @@ class _Forward:
 
     @staticmethod
     def is_own(connection):
-        """Return whether a client's first request is for this node. Raises OSError. May switch."""
+        """Return whether a client's first request is for this node. Raises OSError. May switch greenlets."""
         return is_own(request_line(connection))
 
 
 def request_line(connection):
-    """Return the first line of a request, or its first 1024 bytes, without consuming them. May switch."""
+    """Return the first line of a request, or its first 1024 bytes, without consuming them. May switch
+    greenlets.
+    """
     seen = -1
     try:
         while True:

@@ -54,7 +54,7 @@ def origin_form(target):
 
 def read_fields(file):
     """Read and check a request's header lines and the empty line after them. Raises MalformedHead. May
-    switch. Returns the lines as bytes, without white space around values.
+    switch greenlets. Returns the lines as bytes, without white space around values.
     """
     # Truncated lines, and too many or too long lines, are returned unchanged: a later check refuses them.
     lines = []
@@ -101,7 +101,9 @@ class Chunks(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        """Fill ``buffer`` from the body; return the number of bytes. Raises MalformedChunks. May switch."""
+        """Fill ``buffer`` from the body; return the number of bytes. Raises MalformedChunks. May switch
+        greenlets.
+        """
         self._before()
         if self._ended:
             return 0

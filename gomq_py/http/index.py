@@ -52,7 +52,7 @@ class Rows:
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
-        """Return the ids of these rows, packed as 64-bit numbers in bytes. May switch."""
+        """Return the ids of these rows, packed as 64-bit numbers in bytes. May switch greenlets."""
         if self._numbers is None:
             numbers = array("q")
             for _, some in chunks(self.all):
@@ -73,11 +73,15 @@ class Index:
         self._is_closed = False
 
     def values(self, rows, what, read):
-        """A list of ``read(row)`` for each row of ``rows``, cached under the name ``what``. May switch."""
+        """A list of ``read(row)`` for each row of ``rows``, cached under the name ``what``. May switch
+        greenlets.
+        """
         return self._column(rows, what, read, False).values
 
     def order(self, rows, what, read):
-        """The indexes of ``rows`` sorted by ``read(row)``, cached under the name ``what``. May switch."""
+        """The indexes of ``rows`` sorted by ``read(row)``, cached under the name ``what``. May switch
+        greenlets.
+        """
         return self._column(rows, what, read, True).order
 
     def _column(self, rows, what, read, is_ordered):
@@ -173,7 +177,9 @@ class _Kept:
         return column
 
     def add(self, numbers, read, rows):
-        """Return a new _Column of these rows; read only rows that no other _Column has. May switch."""
+        """Return a new _Column of these rows; read only rows that no other _Column has. May switch
+        greenlets.
+        """
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):
             if values.count(_UNREAD) > FEW:
@@ -194,14 +200,14 @@ class _Kept:
 
 
 def chunks(sequence):
-    """Yield (start, part): the parts of a sequence, CHUNK elements each. May switch."""
+    """Yield (start, part): the parts of a sequence, CHUNK elements each. May switch greenlets."""
     for start in paced(range(0, len(sequence), CHUNK)):
         yield start, sequence[start:start + CHUNK]
 
 
 def in_order(values):
-    """Return the indexes of ``values`` in sorted order, as an array. May switch. None comes first, then
-    numbers, then all other values as text.
+    """Return the indexes of ``values`` in sorted order, as an array. May switch greenlets. None comes first,
+    then numbers, then all other values as text.
     """
     # So no list fails to sort. Makes no tuple per value: for 100 000 tuples the cycle collector stopped the
     # loop for 20 to 100 ms.
@@ -226,7 +232,9 @@ def in_order(values):
 
 
 def _merged(places, value_of):
-    """The indexes ``places`` sorted by ``value_of(index)``. Equal values keep their order. May switch."""
+    """The indexes ``places`` sorted by ``value_of(index)``. Equal values keep their order. May switch
+    greenlets.
+    """
     runs = [
         sorted(places[start:start + SORTED_AT_ONCE], key=value_of)
         for start in paced(range(0, len(places), SORTED_AT_ONCE))]

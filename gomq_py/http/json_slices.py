@@ -38,7 +38,9 @@ class TooLong(Exception):
 
 
 def parsed(pieces):
-    """Parse a JSON object from a deque of bytes, which is consumed. Raises NotJSON, TooLong. May switch."""
+    """Parse a JSON object from a deque of bytes, which is consumed. Raises NotJSON, TooLong. May switch
+    greenlets.
+    """
     text = _Text(pieces)
     try:
         value = _object(text, None)
@@ -50,7 +52,9 @@ def parsed(pieces):
 
 
 def dumped(sections):
-    """The JSON object of (key, value) pairs as a list of bytes. Iterators become arrays. May switch."""
+    """The JSON object of (key, value) pairs as a list of bytes. Iterators become arrays. May switch
+    greenlets.
+    """
     parts = []
     for number, (key, value) in enumerate(sections):
         parts.append((b"," if number else b"{") + json_octets(key) + b":")
@@ -63,7 +67,9 @@ def dumped(sections):
 
 
 def elements(values):
-    """Return the elements of a JSON array, with commas, as a list of bytes. Works in slices. May switch."""
+    """Return the elements of a JSON array, with commas, as a list of bytes. Works in slices. May switch
+    greenlets.
+    """
     parts, some, octets = [], [], 0
     for value in paced(values):
         some.append(json_octets(value))
@@ -133,7 +139,9 @@ class _Text:
         return self._behind + self._at
 
     def peek(self):
-        """Skip white space; return the next character, "" at the end. Raises ValueError. May switch."""
+        """Skip white space; return the next character, "" at the end. Raises ValueError. May switch
+        greenlets.
+        """
         while True:
             self._at = _SPACES.match(self._shown, self._at).end()
             if self._at < len(self._shown):
@@ -163,7 +171,7 @@ class _Text:
         return value
 
     def give_way(self):
-        """Let other greenlets run if this greenlet has run for long. May switch."""
+        """Let other greenlets run if this greenlet has run for long. May switch greenlets."""
         if self._clock.is_over():
             give_way()
             self._clock.begin()
@@ -227,7 +235,9 @@ def _limit_of(text, limit):
 
 
 def _value(text, limit):
-    """Parse the next value, in parts if longer than GLANCE. Raises ValueError, TooLong. May switch."""
+    """Parse the next value, in parts if longer than GLANCE. Raises ValueError, TooLong. May switch
+    greenlets.
+    """
     text.give_way()
     mark = text.peek()
     value = text.scan(min(GLANCE, ELEMENT_MAX))

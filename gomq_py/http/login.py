@@ -68,7 +68,9 @@ def reach(user):
 
 
 def authenticate():
-    """The user of this request. Raises ForeignPage, LoginFailed, NotAuthorised, Throttled. May switch."""
+    """The user of this request. Raises ForeignPage, LoginFailed, NotAuthorised, Throttled. May switch
+    greenlets.
+    """
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
         return operator
@@ -105,7 +107,9 @@ def basic(name, password):
 
 
 def by_password(given):
-    """The user of an Authorization header. Raises NotAuthorised, LoginFailed, Throttled. May switch."""
+    """The user of an Authorization header. Raises NotAuthorised, LoginFailed, Throttled. May switch
+    greenlets.
+    """
     counts = current_app.extensions["gomq.logins"]
     address = _address()
     try:
@@ -125,8 +129,8 @@ def by_password(given):
 
 
 def _login(logins, given, address):
-    """Return the user of an Authorization header, Basic or Bearer. May switch. The password of Basic may be a
-    token. Raises LoginRefused, LoginFailed.
+    """Return the user of an Authorization header, Basic or Bearer. May switch greenlets. The password of
+    Basic may be a token. Raises LoginRefused, LoginFailed.
     """
     if given is not None and given.type == "basic" and given.username is not None:
         return logins.login(given.username, given.password or "", address)

@@ -115,7 +115,9 @@ class Families:
     # totals
 
     def totals(self):
-        """Yield all families of queues, channels and connections, summed over all objects. May switch."""
+        """Yield all families of queues, channels and connections, summed over all objects. May switch
+        greenlets.
+        """
         by_type, exchanges, channels = self._summed()
         queues = SimpleNamespace(**sums.over_types(by_type))
         for name, text, _, value in (*rows.COARSE, *rows.CONSUMERS, *rows.DETAILS):
@@ -137,8 +139,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """Yield RabbitMQ's counters by protocol. May switch. The arguments are the parts of ``_summed()``,
-        which is called if they are missing.
+        """Yield RabbitMQ's counters by protocol. May switch greenlets. The arguments are the parts of
+        ``_summed()``, which is called if they are missing.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -208,7 +210,9 @@ class Families:
         )
 
     def _summed(self):
-        """Return {type: sums of queues}, sums of exchanges and of channels, with deleted ones. May switch."""
+        """Return {type: sums of queues}, sums of exchanges and of channels, with deleted ones. May switch
+        greenlets.
+        """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)

@@ -71,7 +71,7 @@ class OwnFamilies:
         self._node = node
 
     def overview(self):
-        """Yield the families of the whole broker, without samples per object. May switch."""
+        """Yield the families of the whole broker, without samples per object. May switch greenlets."""
         yield from self.sync()
         yield from cluster_families(self._node.cluster_figures())
         yield from self.loop()
@@ -105,7 +105,9 @@ class OwnFamilies:
         yield family
 
     def damage(self, _vhosts=None):
-        """Yield the number of damaged messages on disk, and of files kept for an operator. May switch."""
+        """Yield the number of damaged messages on disk, and of files kept for an operator. May switch
+        greenlets.
+        """
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
         yield _counter(
             "damaged_messages",
@@ -125,7 +127,9 @@ class OwnFamilies:
         return family
 
     def mqtt(self):
-        """Yield MQTT clients, sessions, subscriptions, retained messages and dropped messages. May switch."""
+        """Yield MQTT clients, sessions, subscriptions, retained messages and dropped messages. May switch
+        greenlets.
+        """
         connected = Counter(
             one.protocol for one in paced(self._node.clients.all(), LOOK) if one.door == "mqtt")
         clients = GaugeMetricFamily(
@@ -150,7 +154,7 @@ class OwnFamilies:
             sums.of_dropped(self._node.totals(), self._node.clients.all()))
 
     def loop(self, _vhosts=None):
-        """Yield the latency of the event loop, measured now. May switch."""
+        """Yield the latency of the event loop, measured now. May switch greenlets."""
         yield _gauge(
             "event_loop_lag_seconds",
             f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
@@ -232,7 +236,9 @@ class OwnFamilies:
             for one in list(vhost.exchanges.values()) if one.delayed_store is not None]
 
     def _schedules(self, vhosts=None):
-        """Yield ((vhost, exchange), Schedules) of delayed exchanges that have or had some. May switch."""
+        """Yield ((vhost, exchange), Schedules) of delayed exchanges that have or had some. May switch
+        greenlets.
+        """
         for one in paced(self._delayed(vhosts), LOOK):
             if one.delayed_store.schedules is not None:
                 yield (one.vhost, one.name), one.delayed_store.schedules
@@ -242,8 +248,8 @@ class OwnFamilies:
         return self._queues() + [one.delayed_store for one in self._delayed()]
 
     def oldest_unacked(self):
-        """Return {queue: delivery time of its oldest unacknowledged message}, in Unix seconds. May switch.
-        Searches at most LOOKED_AT messages per channel.
+        """Return {queue: delivery time of its oldest unacknowledged message}, in Unix seconds. May switch
+        greenlets. Searches at most LOOKED_AT messages per channel.
         """
         oldest = {}
         for connection in paced(self._node.clients.all()):
@@ -267,7 +273,7 @@ class LinkFamilies:
         self._node = node
 
     def overview(self):
-        """Yield the number of shovels and of federation links in each state. May switch."""
+        """Yield the number of shovels and of federation links in each state. May switch greenlets."""
         for kind, states, found in (
             (SHOVEL, STATES, (one.state for one in paced(self._shovels(), LOOK))),
             (FEDERATION, FEDERATION_STATES, (one.state for one in paced(self._links(), LOOK))),
@@ -280,7 +286,7 @@ class LinkFamilies:
             yield family
 
     def shovels(self, vhosts=None):
-        """Yield families with one sample per shovel, such as its moved messages. May switch."""
+        """Yield families with one sample per shovel, such as its moved messages. May switch greenlets."""
         described = [
             ((one.vhost.name, one.name), self._node.shovels.described(one))
             for one in paced(self._shovels(vhosts), LOOK)
@@ -288,7 +294,9 @@ class LinkFamilies:
         yield from _families(SHOVEL, SHOVEL_LABELS, described, "state", (*ROWS, LAG))
 
     def federation(self, vhosts=None):
-        """Yield families with one sample per federation link, such as its moved messages. May switch."""
+        """Yield families with one sample per federation link, such as its moved messages. May switch
+        greenlets.
+        """
         described = [
             ((one.vhost.name, one.upstream.name, one.type, one.name), one.described())
             for one in paced(self._links(vhosts), LOOK)
@@ -296,7 +304,7 @@ class LinkFamilies:
         yield from _families(FEDERATION, FEDERATION_LABELS, described, "status", ROWS)
 
     def per_object(self):
-        """Yield the families of ``shovels()`` and ``federation()``. May switch."""
+        """Yield the families of ``shovels()`` and ``federation()``. May switch greenlets."""
         yield from self.shovels()
         yield from self.federation()
 
@@ -321,7 +329,7 @@ def _families(kind, labels, described, state, table):
 
 
 def loop_lag_s():
-    """Return the event loop's latency in seconds: the slowest of a few rounds. May switch."""
+    """Return the event loop's latency in seconds: the slowest of a few rounds. May switch greenlets."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

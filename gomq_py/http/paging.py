@@ -20,7 +20,7 @@ MAX_PAGE_SIZE = 500
 
 
 def listing(rows, kind=JSON):
-    """Answer a list request: ``rows`` filtered, sorted, paged. Raises BadRequest. May switch."""
+    """Answer a list request: ``rows`` filtered, sorted, paged. Raises BadRequest. May switch greenlets."""
     # JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are
     # left out. Facts for filters and sorting are read once in a statistics interval for all requests
     # (``index``).
@@ -46,7 +46,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """Return (number of rows, JSON of the rows as a list of bytes). Works in slices. May switch."""
+    """Return (number of rows, JSON of the rows as a list of bytes). Works in slices. May switch greenlets."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
     with_histories(len(places))  # from here on: a sort by a rate reads all rows
@@ -76,7 +76,9 @@ def _page(query):
 
 
 def _places(rows, query):
-    """The indexes of the rows that match the query's ``name``, sorted as the query says. May switch."""
+    """The indexes of the rows that match the query's ``name``, sorted as the query says. May switch
+    greenlets.
+    """
     field, wanted = query.get("sort"), query.get("name")
     places: Any = range(len(rows.all))
     if wanted:

@@ -108,7 +108,7 @@ class Rates:
         self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
     def look(self, group, thing, windows=None, begins=True):
-        """Read an entity's counters, and return a View with rates since the last look. May switch.
+        """Read an entity's counters, and return a View with rates since the last look. May switch greenlets.
 
         With ``begins`` false no history begins; an entity without a history has its current values as the
         only sample.
@@ -149,7 +149,9 @@ class Rates:
         self._recorded.clear()
 
     def close(self):
-        """Stop the sampling greenlet, which keeps the broker in memory, and drop everything. May switch."""
+        """Stop the sampling greenlet, which keeps the broker in memory, and drop everything. May switch
+        greenlets.
+        """
         self.forget()
         if self._keeper is not None:
             gevent.kill(self._keeper)
@@ -229,7 +231,7 @@ class Rates:
             history.wanted_until >= now or history.kept_until < now for history in self._histories.values())
 
     def sample(self):
-        """Drop unused histories, and add a sample to each of the others. May switch."""
+        """Drop unused histories, and add a sample to each of the others. May switch greenlets."""
         self._forget()
         for (group, reference), history in paced(list(self._histories.items())):
             thing = reference()
@@ -241,7 +243,7 @@ class Rates:
                 history.add_long(self._unix_s(), group.read(thing))
 
     def _forget(self):
-        """Drop unused histories and, once per LONGEST_WINDOW_S, unused rates. May switch."""
+        """Drop unused histories and, once per LONGEST_WINDOW_S, unused rates. May switch greenlets."""
         now = self._now_s()
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S

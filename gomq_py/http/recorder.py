@@ -49,7 +49,7 @@ class Recorder:
             self._greenlet.name = "recorder"
 
     def close(self):
-        """End the rounds. May switch."""
+        """End the rounds. May switch greenlets."""
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
         self._queues.clear()
@@ -66,7 +66,7 @@ class Recorder:
         return sum(len(vhost.queues) for vhost in self._node.broker.vhosts.values())
 
     def round(self):
-        """Take one sample of each recorded entity. May switch."""
+        """Take one sample of each recorded entity. May switch greenlets."""
         node, rates = self._node, self._rates
         rates.record(THE_NODE, node, THE_NODE.read(node))
         rates.record(NODE_CHURN, node, NODE_CHURN.read(node))

@@ -93,7 +93,9 @@ class _Incoming(io.RawIOBase):
         self._step = None
 
     def readinto(self, buffer):
-        """Receive into the buffer; return the count. Raises _HeadRefused, BodyLost, OSError. May switch."""
+        """Receive into the buffer; return the count. Raises _HeadRefused, BodyLost, OSError. May switch
+        greenlets.
+        """
         if self._handed_over:
             return 0
         if self._step is None:
@@ -145,7 +147,7 @@ class _Outgoing:
         return getattr(self._connection, name)
 
     def sendall(self, octets):
-        """Send all bytes. Raises OSError if the client does not read in time. May switch."""
+        """Send all bytes. Raises OSError if the client does not read in time. May switch greenlets."""
         view = memoryview(octets)
         at = 0
         while at < len(view):
@@ -169,11 +171,11 @@ class _Body:
         self._lost = False
 
     def read(self, size=-1):
-        """Return up to ``size`` bytes of the body; -1 means all. Raises BodyLost. May switch."""
+        """Return up to ``size`` bytes of the body; -1 means all. Raises BodyLost. May switch greenlets."""
         return self._taken(self._body.read, size)
 
     def readline(self, size=-1):
-        """Return the next line of the body. Raises BodyLost. May switch."""
+        """Return the next line of the body. Raises BodyLost. May switch greenlets."""
         return self._taken(self._body.readline, size)
 
     def __iter__(self):
@@ -191,7 +193,7 @@ class _Body:
         return taken
 
     def _discard(self):
-        """Discard the rest of the body. Called by pywsgi. May switch."""
+        """Discard the rest of the body. Called by pywsgi. May switch greenlets."""
         handler = self._handler
         # A client that got no 100-continue may not send the body at all.
         unasked = (
@@ -225,7 +227,7 @@ class ManagementHandler(WSGIHandler):
             rfile=io.BufferedReader(self._incoming, BUFFER_OCTETS))
 
     def handle(self):
-        """Serve the client until it disconnects. May switch."""
+        """Serve the client until it disconnects. May switch greenlets."""
         try:
             super().handle()
         finally:
@@ -238,7 +240,9 @@ class ManagementHandler(WSGIHandler):
         return super().handle_one_request()
 
     def MessageClass(self, *args):
-        """Read a request's header fields, for pywsgi. Raises MalformedHead, HTTPException. May switch."""
+        """Read a request's header fields, for pywsgi. Raises MalformedHead, HTTPException. May switch
+        greenlets.
+        """
         fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
         heads.check_framing(fields, self.request_version)
         return fields
@@ -248,7 +252,9 @@ class ManagementHandler(WSGIHandler):
         return False
 
     def handle_one_response(self):
-        """Answer one request: a WebSocket here, any other request in the application. May switch."""
+        """Answer one request: a WebSocket here, any other request in the application. May switch
+        greenlets.
+        """
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
                 accepted = self._upgrades.answer(
@@ -262,7 +268,7 @@ class ManagementHandler(WSGIHandler):
         super().handle_one_response()
 
     def _upgrade(self, accepted):
-        """Send the answer 101, after which AMQP or MQTT owns the socket. May switch."""
+        """Send the answer 101, after which AMQP or MQTT owns the socket. May switch greenlets."""
         self._incoming.hand_over()
         rest = self.rfile.read()
         self.socket.sendall(accepted.octets)
@@ -385,7 +391,7 @@ class _Server(WSGIServer):
             connection.close()
 
     def _is_own(self, client):
-        """Return whether this node must serve a client. Raises OSError. May switch."""
+        """Return whether this node must serve a client. Raises OSError. May switch greenlets."""
         self.clients.allow(client, self._settings.http_request_timeout)
         with self.clients.waiting(client):
             is_own = self._forward.is_own(client.connection)
@@ -457,5 +463,5 @@ class ManagementServer:
         abandon_socket(self._server.socket)
 
     def close(self):
-        """Stop accepting. Running requests have a second to end. May switch."""
+        """Stop accepting. Running requests have a second to end. May switch greenlets."""
         self._server.stop(timeout=1)

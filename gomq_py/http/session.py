@@ -4,7 +4,7 @@ is the page's own.
 Sessions are only in memory; a restart ends them. A session's number is 256 random bits, of which only the
 hash is kept. The token is derived from the number with a key of this process, so neither can be found in
 memory. A session ends with its login: when the user is deleted or gets another password or other tags
-(auth.users.LoginProof). The number of sessions is limited, per user and in total. Never switches.
+(auth.users.LoginProof). The number of sessions is limited, per user and in total. Never switches greenlets.
 
 Browsers share cookies between ports of a host. So the cookie's name contains the port, and two brokers on a
 machine have separate cookies. Over TLS the name begins with ``__Host-``: a browser accepts such a cookie only

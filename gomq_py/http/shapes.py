@@ -31,7 +31,7 @@ _GONE = (OSError, ValueError, AttributeError)
 
 
 def vhost(one):
-    """Return a vhost as JSON, with sums over its queues. May switch."""
+    """Return a vhost as JSON, with sums over its queues. May switch greenlets."""
     view = statistics.view(statistics.VHOST, (one, node()))
     shape = {
         "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(),

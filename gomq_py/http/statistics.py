@@ -121,7 +121,9 @@ def octets_of(connection):
 
 
 def vhost_values(thing):
-    """Return a tuple of the values of one vhost's counters. ``thing`` is (vhost, node). May switch."""
+    """Return a tuple of the values of one vhost's counters. ``thing`` is (vhost, node). May switch
+    greenlets.
+    """
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))

@@ -38,8 +38,8 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """Return {type of queue: values of QUEUE_SUMS} of a vhost. May switch. The MQTT type includes messages
-    delivered to these ``connections`` without a queue.
+    """Return {type of queue: values of QUEUE_SUMS} of a vhost. May switch greenlets. The MQTT type includes
+    messages delivered to these ``connections`` without a queue.
     """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
@@ -56,7 +56,7 @@ def of_gone_queues(totals):
 
 
 def of_exchanges(vhost):
-    """Return (unroutable messages, those of them that were returned) of a vhost. May switch."""
+    """Return (unroutable messages, those of them that were returned) of a vhost. May switch greenlets."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -65,7 +65,9 @@ def of_exchanges(vhost):
 
 
 def of_channels(vhost, connections):
-    """The values of CHANNEL_COUNTERS for a vhost, whose connections are ``connections``. May switch."""
+    """The values of CHANNEL_COUNTERS for a vhost, whose connections are ``connections``. May switch
+    greenlets.
+    """
     publishes, confirmable, confirmed = _channel_counters(vhost.totals)
     for connection in paced(connections):
         for channel in connection.publishers():
@@ -76,7 +78,7 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """Return the number of messages for clients without a queue that were dropped. May switch."""
+    """Return the number of messages for clients without a queue that were dropped. May switch greenlets."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 

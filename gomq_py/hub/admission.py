@@ -321,7 +321,9 @@ def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
 
 
 def give_back():
-    """Return unused memory to the system. Takes milliseconds, most of them in a thread. May switch."""
+    """Return unused memory to the system. Takes milliseconds, most of them in a thread. May switch
+    greenlets.
+    """
     let_go_of_spares()
     in_thread(give_memory_back)
 

@@ -111,7 +111,7 @@ class Clients:
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Make all clients disconnect. After STOP_TIMEOUT_S, disconnect the others. May switch."""
+        """Make all clients disconnect. After STOP_TIMEOUT_S, disconnect the others. May switch greenlets."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():

@@ -91,7 +91,7 @@ class Hub:
 
     def take_leave(self):
         """Close all connections in order: inform every client that the broker stops, and wait a limited time.
-        May switch. Then shuts down all sockets, and releases all that connections held.
+        May switch greenlets. Then shuts down all sockets, and releases all that connections held.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)

@@ -2,7 +2,7 @@
 
 The cleanup releases, for example, consumers and unacknowledged messages, in slices, because the end of a
 channel costs some 10 us. A connection may have thousands of channels, and hundreds of connections end at once
-where a network fails. Never switches.
+where a network fails. Never switches greenlets.
 """
 import marshal
 import time

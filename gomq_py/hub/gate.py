@@ -27,5 +27,5 @@ class Gate:
         self._scheduler.open()
 
     def wait(self):
-        """Wait until the gate is open. May switch."""
+        """Wait until the gate is open. May switch greenlets."""
         self._is_open.wait()

@@ -46,8 +46,8 @@ class Lingering:
         return len(self._greenlets) + len(self._watched)
 
     def end(self, socket: Any) -> None:
-        """End the broker's side of a connection, and wait for the peer's close or a limit. May switch. The
-        caller then closes the socket.
+        """End the broker's side of a connection, and wait for the peer's close or a limit. May switch
+        greenlets. The caller then closes the socket.
         """
         if self._is_closed or len(self) >= self._most:
             return
@@ -99,7 +99,7 @@ class Lingering:
         gevent.killall(list(self._greenlets), block=False)
 
     def _discard(self, socket: Any) -> None:
-        """Read and drop bytes until the peer closes or the limit is reached. May switch."""
+        """Read and drop bytes until the peer closes or the limit is reached. May switch greenlets."""
         left = self._octets
         while left > 0:
             count = len(socket.recv(READ_OCTETS))

@@ -22,7 +22,7 @@ class ThreadWork:
         return self._answer.ready()
 
     def wait(self, timeout_s):
-        """Wait until the call has ended, but at most ``timeout_s`` seconds. May switch."""
+        """Wait until the call has ended, but at most ``timeout_s`` seconds. May switch greenlets."""
         self._answer.wait(timeout_s)
 
     def call_after(self, callback):
@@ -30,7 +30,7 @@ class ThreadWork:
         self._answer.rawlink(lambda _: callback())
 
     def get(self):
-        """Wait for the call's result and return it, or raise the call's exception. May switch."""
+        """Wait for the call's result and return it, or raise the call's exception. May switch greenlets."""
         result, error = self._answer.get()
         if error is None:
             return result
@@ -41,8 +41,8 @@ class ThreadWork:
 
 
 def begin(function, *arguments, pool=None):
-    """Begin the call ``function(*arguments)`` in a thread of ``pool``. Returns the ThreadWork. May switch.
-    ``pool``: None for gevent's thread pool.
+    """Begin the call ``function(*arguments)`` in a thread of ``pool``. Returns the ThreadWork. May switch
+    greenlets. ``pool``: None for gevent's thread pool.
     """
     if pool is None:
         pool = gevent.get_hub().threadpool
@@ -82,7 +82,9 @@ def begin_apart(function, *arguments):
 
 
 def in_thread(function, *arguments):
-    """Call ``function(*arguments)`` in gevent's thread pool. Returns the result or raises. May switch."""
+    """Call ``function(*arguments)`` in gevent's thread pool. Returns the result or raises. May switch
+    greenlets.
+    """
     return begin(function, *arguments).get()
 
 

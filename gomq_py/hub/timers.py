@@ -115,7 +115,7 @@ class _Timer:
 
 class RetryJob(Job):
     """Retries an operation that failed because the disk was full: at once, then after pauses that double.
-    ``timers()`` returns the HubTimers. Never switches.
+    ``timers()`` returns the HubTimers. Never switches greenlets.
     """
 
     def __init__(self, timers):

@@ -28,15 +28,18 @@ MOST_AT_ONCE = 64
 
 
 def give_way():
-    """Let the event loop serve all ready sockets and timers before the caller continues. May switch."""
+    """Let the event loop serve all ready sockets and timers before the caller continues. May switch
+    greenlets.
+    """
     # ``gevent.sleep(0)`` is not enough: gevent runs up to 50 such callbacks between two polls, which with
     # slices of 2 ms delayed messages by 100 ms.
     gevent.sleep(SHORTEST_S)
 
 
 def paced(objects, every=1):
-    """Yield the objects, and let other work run whenever the caller has used up a time slice. May switch.
-    ``every``: objects between two looks at the clock; above 1 only if an object takes a few microseconds.
+    """Yield the objects, and let other work run whenever the caller has used up a time slice. May switch
+    greenlets. ``every``: objects between two looks at the clock; above 1 only if an object takes a few
+    microseconds.
     """
     clock = SliceClock(every=every)
     for one in objects:
@@ -131,7 +134,7 @@ class SlowTurns(Job):
             self._await(partial(function), "ends")  # each call waits, also a function's second
 
     def take(self):
-        """Wait until the calling greenlet may begin slow work: usually not at all. May switch."""
+        """Wait until the calling greenlet may begin slow work: usually not at all. May switch greenlets."""
         if self._is_free():
             return
         mine = Event()
@@ -228,8 +231,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Wait until the caller's request may begin, or until ``is_over()`` is true. May switch. ``is_over``
-        is checked at first and whenever the Event ``wakened`` is set. ``has_failed``: see ask().
+        """Wait until the caller's request may begin, or until ``is_over()`` is true. May switch greenlets.
+        ``is_over`` is checked at first and whenever the Event ``wakened`` is set. ``has_failed``: see ask().
         """
         has_turn = False
         if wakened is None:

@@ -78,7 +78,7 @@ class HTTPConnection:
         self._has_answered = False  # the first byte of the answer has arrived
 
     def open(self) -> None:
-        """Connect, unless connected. Raises OSError. May switch."""
+        """Connect, unless connected. Raises OSError. May switch greenlets."""
         if self._socket is None:
             self._socket = self._connect()
             self._socket.settimeout(None)  # each request sets its own timeout for all its steps
@@ -92,7 +92,7 @@ class HTTPConnection:
             closing.close()
 
     def post(self, target: str, headers: list[tuple[str, bytes]], body: bytes) -> Answer:
-        """Send a request and return its answer. Raises OSError, NoRequest. May switch."""
+        """Send a request and return its answer. Raises OSError, NoRequest. May switch greenlets."""
         # If an idle keep-alive connection turns out to be closed, the request is sent over a new connection,
         # at once and only once more.
         was_used = self._socket is not None and self._is_used
@@ -106,7 +106,9 @@ class HTTPConnection:
             return self._exchange(target, headers, body)
 
     def expects_tls(self) -> bool:
-        """Whether the port answers a ClientHello with TLS, tested over a separate connection. May switch."""
+        """Whether the port answers a ClientHello with TLS, tested over a separate connection. May switch
+        greenlets.
+        """
         try:
             connected = self._connect()
         except OSError:

@@ -264,8 +264,8 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions one after the other. May switch. Returns the final (state, error), or None if the
-        Keepalive now has the session.
+        """Run sessions one after the other. May switch greenlets. Returns the final (state, error), or None
+        if the Keepalive now has the session.
         """
         while self._session is not None or not self._is_stopping:
             try:
@@ -287,7 +287,9 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect if needed, or check the session. Returns True at its end. Raises _Failed. May switch."""
+        """Connect if needed, or check the session. Returns True at its end. Raises _Failed. May switch
+        greenlets.
+        """
         is_over = True
         try:
             if self._session is None:
@@ -315,8 +317,8 @@ class Link:
             self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which connects and makes a session, in another greenlet. May switch. Returns
-        its result or raises its error. Returns None if the link is stopped meanwhile.
+        """Run ``function()``, which connects and makes a session, in another greenlet. May switch greenlets.
+        Returns its result or raises its error. Returns None if the link is stopped meanwhile.
         """
         # The greenlet's deep stack is then freed.
         outcome: list = []
@@ -349,7 +351,9 @@ class Link:
         return answer
 
     def _open(self):
-        """Connect. Returns (session, queue name), None if no message is left. Raises _Failed. May switch."""
+        """Connect. Returns (session, queue name), None if no message is left. Raises _Failed. May switch
+        greenlets.
+        """
         source = writer = None
         try:
             with self._at(SOURCE):
@@ -385,7 +389,7 @@ class Link:
         return name, channel
 
     def _open_target(self):
-        """Connect to the target. Returns its TargetWriter. May switch."""
+        """Connect to the target. Returns its TargetWriter. May switch greenlets."""
         if not self.target.has_lane:
             return self.target.open_writer(self._target_uri, self._hub)
         connection = self._connect_target(self._target_uri)
@@ -420,7 +424,9 @@ class Link:
         ))
 
     def _is_over(self, session):
-        """True if the session is over. Drains it if the link is stopping. Raises _Failed. May switch."""
+        """True if the session is over. Drains it if the link is stopping. Raises _Failed. May switch
+        greenlets.
+        """
         self._wakened.clear()
         if not session.is_over():
             if not self._is_stopping:

@@ -81,7 +81,8 @@ class Connector:
         self, uri: str, user: Any = None, name: str = "", vhost: str = "/", account: Any = None,
         **options: Any,
     ) -> Any:
-        """Return a client's connection to ``uri``. ``options``: further options of the client. May switch.
+        """Return a client's connection to ``uri``. ``options``: further options of the client. May switch
+        greenlets.
 
         Raises URIError (retrying cannot help), ClientError and OSError.
 
@@ -114,7 +115,7 @@ class Connector:
         self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,
         account: Any = None,
     ) -> Any:
-        """Return a connected socket for HTTP, with TLS for https. May switch.
+        """Return a connected socket for HTTP, with TLS for https. May switch greenlets.
 
         ``tls``: options for checking the server's certificate, named as in AMQP URIs. ``account``: the link's
         account. Raises URIError, OSError.

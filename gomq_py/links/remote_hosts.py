@@ -79,7 +79,7 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """Return a gevent socket connected to the first address of the host that answers. May switch.
+    """Return a gevent socket connected to the first address of the host that answers. May switch greenlets.
 
     ``timeout_s``: most time for resolving, and again for connecting. ``keepalive``: has idle_s, interval_s
     and probes, or None. ``account``: the link's account. Raises OSError; HostRefused if all addresses of the

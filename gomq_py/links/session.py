@@ -150,7 +150,7 @@ class LinkSession:
         return self.failure is not None or self.is_done or self.is_stopping and not self.reader.on_its_way()
 
     def end(self):
-        """Close both connections, by a handshake where possible. May switch."""
+        """Close both connections, by a handshake where possible. May switch greenlets."""
         self.transfer.close()
         failed = self.failure and self.failure[0]
         try:
@@ -399,7 +399,7 @@ def _shortstr(text):
 
 class Keepalive:
     """Keeps a session alive while the link has no greenlet: sends heartbeats, and ends it at shutdown. Runs
-    in callbacks of the event loop and never switches. ``is_on``: has a session.
+    in callbacks of the event loop and never switches greenlets. ``is_on``: has a session.
     """
 
     __slots__ = ("is_on", "_hub", "_session", "_timer")

@@ -75,7 +75,7 @@ class TargetWriter(Target):
         """Stop reading from the target."""
 
     def part(self):
-        """Close the connection by a handshake. May switch."""
+        """Close the connection by a handshake. May switch greenlets."""
 
     def abort(self):
         """Close at once, and drop waiting callbacks. May be called again."""

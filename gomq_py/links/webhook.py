@@ -99,14 +99,18 @@ class Webhook:
         self._connector = connector
 
     def open(self, uri: str) -> "Poster":
-        """Return a connected Poster, which begins with ``uri``. Raises URIError, OSError. May switch."""
+        """Return a connected Poster, which begins with ``uri``. Raises URIError, OSError. May switch
+        greenlets.
+        """
         first = self.uris.index(uri)
         poster = Poster(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
         poster.open()
         return poster
 
     def open_writer(self, uri: str, hub: Any) -> "WebhookTargetWriter":
-        """Return a WebhookTargetWriter that begins with ``uri``. Raises URIError, OSError. May switch."""
+        """Return a WebhookTargetWriter that begins with ``uri``. Raises URIError, OSError. May switch
+        greenlets.
+        """
         return WebhookTargetWriter(self.open(uri), hub)
 
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
@@ -141,7 +145,7 @@ class Poster:
         self._fixed = _fixed_headers(self._webhook.name, self._uri)
 
     def open(self) -> None:
-        """Connect to the web server. Raises OSError. May switch."""
+        """Connect to the web server. Raises OSError. May switch greenlets."""
         self._connection.open()
 
     def close(self) -> None:
@@ -165,7 +169,9 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Try to post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
+        """Try to post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch
+        greenlets.
+        """
         if self.until_open is not None:
             self.until_open()
         self._check_open()
@@ -190,7 +196,9 @@ class Poster:
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
     def _failure(self, error: OSError) -> "_Failure":
-        """The _Failure for a missing answer. Raises OSError if the only URI cannot be used. May switch."""
+        """The _Failure for a missing answer. Raises OSError if the only URI cannot be used. May switch
+        greenlets.
+        """
         if isinstance(error, ConnectionError) and self._connection.has_asked and self._expects_tls():
             error = SpeaksTLS()
         if isinstance(error, (HostRefused, SpeaksTLS)) and len(self._uris) == 1:
@@ -199,7 +207,7 @@ class Poster:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """True if the server answers a ClientHello with TLS; tested once per URI. May switch."""
+        """True if the server answers a ClientHello with TLS; tested once per URI. May switch greenlets."""
         # Called if a plain request got no answer or a 400, as from a port for TLS.
         if self._has_answered or self._uri.tls:
             return False
@@ -212,8 +220,8 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Switch to the next URI, after a pause if all URIs have failed. May switch. Raises RefusedByTarget
-        or OSError after the last retry.
+        """Switch to the next URI, after a pause if all URIs have failed. May switch greenlets. Raises
+        RefusedByTarget or OSError after the last retry.
         """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0

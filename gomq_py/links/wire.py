@@ -121,7 +121,7 @@ class Wire:
             0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
 
     def part(self):
-        """Close by a handshake, which the peer must complete within PARTING_S. May switch."""
+        """Close by a handshake, which the peer must complete within PARTING_S. May switch greenlets."""
         self._stop_watching()
         if self.is_closed:
             return

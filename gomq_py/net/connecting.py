@@ -63,7 +63,9 @@ class Lookups:
         self._late: OrderedDict[str, bool] = OrderedDict()
 
     def find(self, host: str, port: int, timeout_s: float = RESOLVE_S, account: Any = None) -> list[Any]:
-        """Return addresses in getaddrinfo()'s form. Raises OSError (including Unresolved). May switch."""
+        """Return addresses in getaddrinfo()'s form. Raises OSError (including Unresolved). May switch
+        greenlets.
+        """
         try:
             encoded = host if host.isascii() else host.encode("idna").decode()
         except UnicodeError:
@@ -80,7 +82,7 @@ class Lookups:
         return [(*one[:4], (one[4][0], port, *one[4][2:])) for one in found]
 
     def _found(self, host: str, timeout_s: float, account: Any) -> list[Any] | None:
-        """The addresses of a name, or None if its lookup does not end in time. May switch."""
+        """The addresses of a name, or None if its lookup does not end in time. May switch greenlets."""
         lookup = self._lookup_of(host, account)
         lookup.askers += 1
         try:

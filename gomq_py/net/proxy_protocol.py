@@ -84,7 +84,7 @@ class Proxies:
 
     def client_of(self, connection: Any, address: Any) -> Any:
         """Return the client's address: from the peer's PROXY header, or else ``address``. Raises OSError. May
-        switch. ``address``: the result of accept(). The header is removed from the socket.
+        switch greenlets. ``address``: the result of accept(). The header is removed from the socket.
         """
         if not self.may_announce(address):
             return address
@@ -120,14 +120,16 @@ def is_loopback(host: str) -> bool:
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next byte on the socket, which is not read, begins a header. Raises OSError. May switch."""
+    """Whether the next byte on the socket, which is not read, begins a header. Raises OSError. May switch
+    greenlets.
+    """
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
         return connection.recv(1, socket.MSG_PEEK) in FIRST_OCTETS
 
 
 def read_header(connection: Any, timeout_s: float) -> Header:
-    """Read the PROXY header from the socket, and nothing else. May switch. Raises OSError; ProxyProtocolError
-    for a bad header or after ``timeout_s``.
+    """Read the PROXY header from the socket, and nothing else. May switch greenlets. Raises OSError;
+    ProxyProtocolError for a bad header or after ``timeout_s``.
     """
     taken = b""
     with gevent.Timeout(timeout_s, ProxyProtocolError(f"no header within {timeout_s:g} s")):

@@ -190,7 +190,7 @@ class Handshaker:
         self._timeout_s = timeout_s
 
     def __call__(self, connection: Any) -> Any:
-        """Shake hands. Returns the encrypted socket, which owns ``connection``. May switch.
+        """Shake hands. Returns the encrypted socket, which owns ``connection``. May switch greenlets.
 
         Raises OSError (for example SSLError) if the peer does not speak TLS, lacks a required certificate, or
         exceeds the time limit.
@@ -209,7 +209,7 @@ class Handshaker:
         return encrypted
 
     def _shake_hands(self, encrypted: Any) -> None:
-        """Do the handshake. Each step waits for its turn among other slow work. May switch."""
+        """Do the handshake. Each step waits for its turn among other slow work. May switch greenlets."""
         while True:
             self._turns.take()
             try:

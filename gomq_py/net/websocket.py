@@ -128,8 +128,8 @@ class WebSocket:
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """Receive up to ``count`` bytes of messages' payload, for logins; b"" at the end. May switch. After
-        ``shutdown``, returns the peer's bytes unparsed. Raises OSError.
+        """Receive up to ``count`` bytes of messages' payload, for logins; b"" at the end. May switch
+        greenlets. After ``shutdown``, returns the peer's bytes unparsed. Raises OSError.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -278,8 +278,8 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """Send all bytes as payload, for logins. Raises OSError. May switch. If ``send`` has left bytes,
-        ``octets`` must begin with them.
+        """Send all bytes as payload, for logins. Raises OSError. May switch greenlets. If ``send`` has left
+        bytes, ``octets`` must begin with them.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]

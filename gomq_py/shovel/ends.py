@@ -135,7 +135,7 @@ def _prepare_target(definition):
 
 def declare_queue(channel, name, arguments, is_predeclared):
     """Declare a durable queue if it is missing. An existing queue is not changed. ``is_predeclared``: only
-    check that the queue exists. May switch. Raises ChannelClosed.
+    check that the queue exists. May switch greenlets. Raises ChannelClosed.
     """
     if is_predeclared:
         channel.queue_declare(name, passive=True)

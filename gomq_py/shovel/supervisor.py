@@ -98,7 +98,7 @@ class Shovels(Component):
             self._start(shovel)
 
     def close(self):
-        """Stop all shovels. May switch."""
+        """Stop all shovels. May switch greenlets."""
         self._is_started = False
         self._broker.events.unsubscribe(self._event)
         if self._offsets_timer is not None:

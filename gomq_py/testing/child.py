@@ -83,7 +83,9 @@ def call_chaos(method, _launcher, *arguments):
 
 
 def create_vhost(launcher, name):
-    """Create a vhost in which guest has all rights, after a deleted one of this name is gone. May switch."""
+    """Create a vhost in which guest has all rights, after a deleted one of this name is gone. May switch
+    greenlets.
+    """
     launcher.broker.wait_until_gone(name)
     launcher.broker.create_vhost(name, creator="guest")
 

@@ -105,7 +105,7 @@ class LoginAttempt(ClientLogin):
         return True
 
     def _check(self, login, deadline):
-        """Check the credentials. Returns the User. Raises HandshakeError. May switch."""
+        """Check the credentials. Returns the User. Raises HandshakeError. May switch greenlets."""
         try:
             user = self.checked(login.username, login.password, deadline, PROTOCOL)
             self._check_not_stopping()

@@ -1,4 +1,4 @@
-"""Elector: decides whether a node must follow, wait, campaign, lead or stop. Never switches.
+"""Elector: decides whether a node must follow, wait, campaign, lead or stop. Never switches greenlets.
 
 The runtime gives each View of the coordinator's keys to ``viewed``, and carries out the returned Decision.
 The View in the Outcome of each transaction is given to ``viewed``, too. So an election without an answer is

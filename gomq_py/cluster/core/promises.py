@@ -1,7 +1,7 @@
 """Promises: callbacks for confirms, which wait until every required follower has flushed a position.
 
 Used by the acknowledger when the local disk has the changes. ``in_sync.InSync`` says which nodes are
-required. Never switches.
+required. Never switches greenlets.
 """
 from collections import deque
 from collections.abc import Callable, Iterable

@@ -104,7 +104,9 @@ class Etcd:
             is_repeatable=False)
 
     def grant(self, ttl_s: float) -> int:
-        """Create a lease of at least 2 s. Returns its id. Raises CoordinatorError, Unanswered. May switch."""
+        """Create a lease of at least 2 s. Returns its id. Raises CoordinatorError, Unanswered. May switch
+        greenlets.
+        """
         return self._call(messages.GRANT, {"TTL": str(math.ceil(ttl_s))}, messages.lease_of)
 
     def keep_alive(self, lease: int) -> bool:
@@ -112,7 +114,9 @@ class Etcd:
             messages.KEEP_ALIVE, {"ID": str(lease)}, lambda answer: messages.is_kept_alive(answer, lease))
 
     def revoke(self, lease: int) -> None:
-        """End a lease, which may have ended already. Raises CoordinatorError, Unanswered. May switch."""
+        """End a lease, which may have ended already. Raises CoordinatorError, Unanswered. May switch
+        greenlets.
+        """
         try:
             self._call(messages.REVOKE, {"ID": str(lease)}, messages.check_header)
         except CoordinatorError as error:
@@ -139,7 +143,7 @@ class Etcd:
 
     def connect(self) -> tuple[Connection, str]:
         """Connect for a stream. Returns (connection, login token). The caller closes the connection. Raises
-        Failure, CoordinatorError. May switch.
+        Failure, CoordinatorError. May switch greenlets.
         """
         return self._ready(self.endpoint, self._timeout_s)
 
@@ -257,7 +261,7 @@ class Etcd:
         return self._take(endpoint, limit_s), token
 
     def _log_in(self, endpoint: Endpoint) -> str:
-        """Log in and return the token. Raises Refused, OSError, AnswerError. May switch."""
+        """Log in and return the token. Raises Refused, OSError, AnswerError. May switch greenlets."""
         # The login goes on if the caller's time ends before: the next call needs it too.
         login = self._logins.get(endpoint)
         if login is None:
@@ -286,7 +290,9 @@ class Etcd:
         return self._token
 
     def _exchange(self, connection: Connection, path: str, octets: bytes, token: str) -> JSONObject:
-        """Send a request, and keep the connection. Raises Refused, OSError, AnswerError. May switch."""
+        """Send a request, and keep the connection. Raises Refused, OSError, AnswerError. May switch
+        greenlets.
+        """
         is_whole = False
         try:
             status, received = connection.post(path, octets, token)
@@ -302,7 +308,7 @@ class Etcd:
         return answer
 
     def _take(self, endpoint: Endpoint, limit_s: float) -> Connection:
-        """A kept or new connection to the endpoint. Raises OSError. May switch."""
+        """A kept or new connection to the endpoint. Raises OSError. May switch greenlets."""
         while self._idle:
             connection = self._idle.pop()
             if connection.endpoint == endpoint and connection.is_reusable():
@@ -311,7 +317,9 @@ class Etcd:
         return Connection(endpoint, self._addresses(endpoint, limit_s), self._tls, limit_s)
 
     def _addresses(self, endpoint: Endpoint, limit_s: float) -> list[Any]:
-        """The endpoint's addresses; the last known ones if the lookup fails. Raises OSError. May switch."""
+        """The endpoint's addresses; the last known ones if the lookup fails. Raises OSError. May switch
+        greenlets.
+        """
         known = self._found.get(endpoint)
         try:
             self._found[endpoint] = self._lookups.find(

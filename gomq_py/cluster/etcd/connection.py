@@ -75,7 +75,7 @@ def _told(error: Exception) -> str:
 
 
 def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Return ``function(*arguments)``. Raises TimeoutError after ``seconds``. May switch."""
+    """Return ``function(*arguments)``. Raises TimeoutError after ``seconds``. May switch greenlets."""
     # Inside of ``function`` the limit is not raised as an OSError, which might be taken for a network fault
     # and be handled there.
     result = gevent.with_timeout(max(0.0, seconds), function, *arguments, timeout_value=_LATE)
@@ -111,13 +111,15 @@ class Connection:
         self._socket.close()
 
     def post(self, path: str, body: bytes, token: str) -> tuple[int, bytes]:
-        """Send a request with a JSON body. Returns (HTTP status, body). Raises OSError. May switch."""
+        """Send a request with a JSON body. Returns (HTTP status, body). Raises OSError. May switch
+        greenlets.
+        """
         status = self._begin(path, body, token)
         return status, b"".join(iter(self._body, None))
 
     def stream(self, path: str, body: bytes, token: str, silence_s: float) -> Iterator[bytes]:
-        """Send a request, and yield the lines of its endless answer as they come. May switch. Yields b""
-        after each ``silence_s`` seconds without a line. Raises OSError, also at the stream's end.
+        """Send a request, and yield the lines of its endless answer as they come. May switch greenlets.
+        Yields b"" after each ``silence_s`` seconds without a line. Raises OSError, also at the stream's end.
         """
         status = self._begin(path, body, token)
         self._socket.settimeout(silence_s)

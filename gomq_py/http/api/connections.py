@@ -34,7 +34,7 @@ def channels_of(connections):
 
 
 def list_of_channels(connections):
-    """Return a response that lists all channels of these connections. May switch."""
+    """Return a response that lists all channels of these connections. May switch greenlets."""
     return listing(channels_of(connections), kinds.CHANNELS)
 
 

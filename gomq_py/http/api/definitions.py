@@ -120,7 +120,9 @@ class _Here:
 
 
 def _parsed():
-    """Return the JSON object in the body, or {}. Raises BadRequest, TooLarge, UnsupportedType. May switch."""
+    """Return the JSON object in the body, or {}. Raises BadRequest, TooLarge, UnsupportedType. May switch
+    greenlets.
+    """
     foreign_pages.check_body(b"")  # not by ``curl -d``, as in RabbitMQ
     try:
         return parsed(body_pieces() or deque((b"{}",)))

@@ -17,7 +17,7 @@ MODULES = ("schemas", "operations", "parameters", "examples", "document")
 
 
 def described():
-    """Return this app's OpenAPI document, made in slices at the first call. May switch."""
+    """Return this app's OpenAPI document, made in slices at the first call. May switch greenlets."""
     extensions = current_app.extensions
     if "gomq.openapi" not in extensions:
         for name in paced(MODULES):
@@ -43,7 +43,9 @@ def openapi():
 
 @blueprint.get("/docs")
 def page():
-    """Return a page that describes every route, and every argument of queues and exchanges. May switch."""
+    """Return a page that describes every route, and every argument of queues and exchanges. May switch
+    greenlets.
+    """
     extensions = current_app.extensions
     if "gomq.docs" not in extensions:
         document = described()

@@ -70,7 +70,7 @@ def _browsed(queue):
 
 
 def passed_over(browser, count):
-    """Skip ``count`` messages of a queue browser. Return False if there are fewer. May switch."""
+    """Skip ``count`` messages of a queue browser. Return False if there are fewer. May switch greenlets."""
     while count:
         passed = browser.skip(count, SKIP_SLICE)
         if passed == 0:
@@ -150,7 +150,7 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Move messages, or copy them if ``keep``. Return a response with the counts. May switch."""
+    """Move messages, or copy them if ``keep``. Return a response with the counts. May switch greenlets."""
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None

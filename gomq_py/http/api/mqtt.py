@@ -26,7 +26,9 @@ SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
 
 
 def _sessions(vhosts):
-    """Yield (session, vhost) of each MQTT session in ``vhosts`` that the user may see. May switch."""
+    """Yield (session, vhost) of each MQTT session in ``vhosts`` that the user may see. May switch
+    greenlets.
+    """
     everybody = MONITORING in g.tags
     for vhost in vhosts:
         for session in paced(administration.sessions_of(vhost), LOOK):
@@ -35,7 +37,7 @@ def _sessions(vhosts):
 
 
 def _subscriptions(sessions):
-    """Yield (subscription, session, vhost) of each subscription of ``sessions``. May switch."""
+    """Yield (subscription, session, vhost) of each subscription of ``sessions``. May switch greenlets."""
     for session, vhost in sessions:
         for subscription in paced(list(session.subscriptions.values()), LOOK):
             yield subscription, session, vhost

@@ -66,7 +66,7 @@ def search_messages(vhost, name):
 
 
 def _found(browser, criteria, offset, count, examined_max, octets_max):
-    """Search messages of a queue browser; return the answer as a dict. May switch."""
+    """Search messages of a queue browser; return the answer as a dict. May switch greenlets."""
     found: list[dict] = []
     examined = octets = 0
     is_end = not passed_over(browser, offset)

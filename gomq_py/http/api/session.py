@@ -16,7 +16,7 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """Return the user whose login is in the Authorization header or the body. May switch."""
+    """Return the user whose login is in the Authorization header or the body. May switch greenlets."""
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:

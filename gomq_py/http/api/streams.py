@@ -143,7 +143,7 @@ def find_stream(vhost, name):
 
 
 def _chunks(fd, at, end):
-    """Yield the bytes of a file from ``at`` to ``end``, then close the descriptor. May switch."""
+    """Yield the bytes of a file from ``at`` to ``end``, then close the descriptor. May switch greenlets."""
     try:
         while at < end:
             chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)

@@ -60,7 +60,7 @@ def return_message(vhost, name):
 
 
 def _holders(is_meant):
-    """Yield as JSON the consumers and channels with messages of selected queues. May switch."""
+    """Yield as JSON the consumers and channels with messages of selected queues. May switch greenlets."""
     now_s, count = time.time(), 0
     for connection in paced(visible()):
         for channel in paced(list(getattr(connection, "channels", {}).values())):

@@ -54,7 +54,7 @@ def list_queues_of_user(name):
 def put_user(name):
     """Create or change a user: ``password`` or ``password_hash``, and ``tags`` as a comma list or an array.
 
-    May switch.
+    May switch greenlets.
     """
     wanted = body()
     if "tags" not in wanted:
@@ -87,7 +87,7 @@ def put_user(name):
 @access(ADMINISTRATOR)
 def authenticate(name):
     """Return whether the user can log in with ``password`` from the caller's address, and if not, why. May
-    switch.
+    switch greenlets.
     """
     password = text_of(body(required=("password",)), "password")
     try:
@@ -120,7 +120,7 @@ def delete_users():
 
 
 def _delete(names):
-    """Delete these users, so that logins fail, and then close their connections. May switch."""
+    """Delete these users, so that logins fail, and then close their connections. May switch greenlets."""
     for name in paced(names):
         user = node().broker.users.delete_user(name)
         for connection in paced([] if user is None else node().clients.of_user(user.identity)):

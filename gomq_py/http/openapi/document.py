@@ -16,7 +16,7 @@ from gomq_py.hub.turns import paced
 
 # Blueprints for pages, not for the API.
 LEFT_OUT = ("docs", "page")
-_OF_THE_CODE = "May switch."  # said of a view to those who work on it
+_OF_THE_CODE = "May switch greenlets."  # said of a view to those who work on it
 _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
 _SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z0-9`/])")
 _REQUIRED = {("streams.find_offset", "timestamp")}
@@ -44,7 +44,7 @@ _SUBJECT = {blueprint: subject for subject, blueprints in SUBJECTS.items() for b
 
 
 def document(app):
-    """Return the OpenAPI description of an app, as a dict ready for JSON. May switch."""
+    """Return the OpenAPI description of an app, as a dict ready for JSON. May switch greenlets."""
     paths: dict[str, Any] = {}
     for rule in paced(app.url_map.iter_rules()):
         if rule.endpoint.partition(".")[0] in LEFT_OUT:

@@ -42,7 +42,7 @@ KINDS = {
 
 
 def rendered(document, arguments, manual):
-    """Return the page as text. ``manual``: the documentation's URL, or "". May switch."""
+    """Return the page as text. ``manual``: the documentation's URL, or "". May switch greenlets."""
     info, subjects = document["info"], [tag["name"] for tag in document["tags"]]
     contents = "".join(
         f"<li><a href='#{anchor(one)}'>{escape(one)}</a>" for one in (*subjects, ARGUMENTS, OBJECTS))

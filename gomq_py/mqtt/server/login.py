@@ -116,7 +116,7 @@ class LoginAttempt(ClientLogin):
             self._checked(user, login, 0.0)
 
     def _check(self, login, deadline):
-        """Check the credentials. Returns the User. Raises LoginFailed. May switch."""
+        """Check the credentials. Returns the User. Raises LoginFailed. May switch greenlets."""
         try:
             return self.checked(
                 login.user_name, login.password, deadline, VERSION_NAMES[login.connect.version])

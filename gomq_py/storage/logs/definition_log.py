@@ -3,7 +3,7 @@
 Uses storage.logs.framed_log and storage.logs.log_records. broker.broker keeps vhosts and their content in one
 such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``, and
 describes one whole definition, such as a queue. Answers to clients wait until the next group commit has
-flushed the append. Never switches.
+flushed the append. Never switches greenlets.
 
 A long log is compacted if a count shows that it has many more records than there are definitions in memory
 (the *model*). Compaction writes a second log beside the first, while every change goes to both. When the

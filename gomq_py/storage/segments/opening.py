@@ -3,7 +3,7 @@
 Used by segment_log, which decides what is opened; the threads belong to storage.flush.group_commit. Threads
 also read parts of open segments that a power failure may have damaged, before the mapping is touched. Files
 that were opened ahead and not used are closed again, so that a backlog without readers holds no mapping.
-Never blocks, never switches.
+Never blocks, never switches greenlets.
 """
 import errno
 

@@ -11,7 +11,8 @@ from gomq_py.hub.threads import in_thread
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):
     """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``. ``opening``: for
-    example recovery.open_store. Returns its result, (store, report). Raises OSError, StoreError. May switch.
+    example recovery.open_store. Returns its result, (store, report). Raises OSError, StoreError. May switch
+    greenlets.
     """
     laters = _Laters(files, pool, committer)
     try:
