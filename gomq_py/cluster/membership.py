@@ -149,7 +149,9 @@ class Membership:
     # a leader
 
     def check_content(self, root: str) -> None:
-        """Check that the folder, which is not open yet, may be led. Blocks. Raises ClusterError, OSError."""
+        """Check that this node may lead with the content of the data folder ``root``, not open yet. Blocks.
+        Raises ClusterError, OSError.
+        """
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:

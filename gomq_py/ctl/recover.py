@@ -99,7 +99,7 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def lend(folder, root, user, password):
-    """Copy a folder of set-aside/ into a new data folder ``root``. Return the queue's arguments, a dict.
+    """Copy a queue's folder of set-aside/ into a new data folder ``root``. Return its arguments, a dict.
 
     A broker started on ``root`` has this user, and the messages in the queue RECOVERED. Raises FolderError,
     OSError.

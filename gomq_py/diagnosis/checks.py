@@ -179,7 +179,7 @@ class QueueChecks:
                 "its consumer may hang: give the message back or close the channel")
 
     def look_at_aside(self, name, count, reasons):
-        """Judge a queue by the number of messages that could not be moved, and the reasons."""
+        """Judge a queue by the messages that could not be moved and were set aside: how many, and why."""
         if count:
             why = ", ".join(sorted(map(str, reasons))[:MANY])
             self._add(

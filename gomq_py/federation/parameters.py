@@ -1,7 +1,7 @@
 """Parameters of federation: checks upstreams and sets of upstreams like RabbitMQ, and applies policies.
 
 Does no I/O. A set is a list of upstream names, each with keys that override the upstream's own; the set `all`
-need not be defined. A policy's name of an undefined upstream is ignored until the upstream is defined.
+need not be defined. A policy that names an undefined upstream has no effect until the upstream is defined.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit

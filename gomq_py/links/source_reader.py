@@ -94,7 +94,7 @@ class SourceReader(Source):
         return None
 
     def show(self, item, message):
-        """True: the target writer needs only the batch."""
+        """Do nothing and return True: the target writer sends the whole batch later."""
         return True
 
     def drop(self, item):

@@ -58,7 +58,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """Return (PieceBuffer that begins at or before the part's first record, the segment's head)."""
+        """Return (PieceBuffer, head of the segment). The buffer begins at or before the first record."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)

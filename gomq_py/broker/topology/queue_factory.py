@@ -279,7 +279,7 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """True if ``one`` is still the exchange's present store, and the broker does not stop."""
+        """True if ``one`` is still the delayed store of the exchange, and the broker is not stopping."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
@@ -403,7 +403,7 @@ class QueueFactory:
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Give the queue limits, because it got a message that expires."""
+        """Give the queue its QueueLimits, which expire messages: a message with a time to live came."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):

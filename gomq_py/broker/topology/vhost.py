@@ -47,7 +47,7 @@ class VHost(Routing):
         factory           makes and removes queues (broker.topology.queue_factory)
         log               the definitions log
         tracing           True while messages are copied to amq.rabbitmq.trace (RabbitMQ's firehose)
-        tables            limits of arguments
+        tables            limits for the sizes of argument tables
         kinds             the broker's register of exchange and queue types
         extras            {name of a package: state that it keeps in the vhost}
         topic_exchange    name of the exchange for MQTT topics, which may not exist

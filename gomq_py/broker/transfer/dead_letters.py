@@ -426,7 +426,7 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Finds the destinations for dead letters of one queue and reason, for one slice of the job.
+    """Finds the destinations for dead letters of one queue and reason, in one slice of their job.
     ``addresses``: {(routing, properties): Address}, shared by equal dead letters. ``address``: the Address
     used last. ``exchange`` None: dead letters are dropped. ``first_deaths``: the cache for Death.
     """

@@ -120,8 +120,9 @@ def delete_subscription(vhost, client_id, topic_filter):
 @blueprint.get("/api/mqtt/retained/<vhost>")
 @access(MANAGEMENT)
 def list_retained(vhost):
-    """Return the topics that have a retained message, in order, with the octets of each payload: ``limit``
-    topics after the topic ``after``. ``next``: ``after`` for the next page, null on the last.
+    """Return a page of the topics that have a retained message, sorted, with the bytes of each payload. The
+    page has at most ``limit`` topics, those after the topic ``after``. ``next`` is ``after`` for the next
+    page; null on the last.
     """
     most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
     topics = administration.retained_topics(caller(vhost), request.args.get("after", ""))

@@ -429,7 +429,7 @@ class Sent:
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """The low 32 bits of the time (Unix ms) when a row's message was stored; 0 if no check is needed."""
+        """The low 32 bits of the time (Unix ms) when a row's message was stored; 0: any message may match."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):

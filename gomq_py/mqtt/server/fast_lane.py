@@ -50,10 +50,10 @@ class LaneParts:
 class FastLane(streams.Lane):
     """Handles one connection's packets, within ``limits`` (PacketLimits).
 
-        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to stop
+        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``; False from it ends the read
         is_blocked    an alarm stops reading at every PUBLISH
         publishes     count of QoS 0 publishes
-        inbound       None until the first packet of QoS 1 or 2
+        inbound       the client's Inbound, which handles QoS 1 and 2; None until its first such packet
     """
 
     published = confirmed_count = 0  # QoS 0 asks for no answer

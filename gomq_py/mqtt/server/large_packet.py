@@ -14,7 +14,7 @@ HEAD_MAX = 256 * 1024
 
 
 class LargePacket:
-    """Gathers one packet. ``octets``: ``room`` unused bytes, then the received part of ``size`` bytes.
+    """Gathers one packet of ``size`` bytes. ``octets``: ``room`` unused bytes, then those received.
     ``is_publish``: the packet is a PUBLISH, whose head is checked. ``limits``: PacketLimits.
     """
 

@@ -32,7 +32,7 @@ class NullRegister:
         return register
 
     def detach(self, replicator):
-        """Ignore all changes again."""
+        """Stop telling ``replicator`` of changes."""
         vars(self).clear()
 
     def ignore(self, *arguments):

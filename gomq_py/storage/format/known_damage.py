@@ -20,8 +20,8 @@ def is_known(ranges, number, start, end):
 
 
 def lost_among(first, behind, count, runs):
-    """Upper bound of the records in the damaged region [``first``, ``behind``) that are not in the acked
-    ``runs``. ``count``: records in the region.
+    """Return how many records without an ack a damaged region has at most. ``first``, ``behind``: positions
+    of the region; ``count``: number of its records; ``runs``: the acked runs.
     """
     if any(start <= first and behind <= end for start, end in zip(runs[::2], runs[1::2])):
         return 0

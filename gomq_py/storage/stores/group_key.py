@@ -26,7 +26,9 @@ class GroupKey:
         self.header_octets = len(self.header)
 
     def in_routing(self, p, at):
-        """The key in exchange name and routing key, adjacent short strings at ``at``; None without one."""
+        """Return the group key in the exchange name and routing key, two short strings at ``p[at]``; None if
+        the message has none.
+        """
         at += 1 + p[at]
         return self._key(p, at + 1, p[at])
 

@@ -193,7 +193,7 @@ class SegmentLog(_store.Store):
         return record.location_of(0, segment.number, segment.end + self._staged)
 
     def has_record(self, place, came_ms):
-        """Whether the message record at ``place``, a location from place_of(), exists or was acked.
+        """True if there is, or was until its ack, a message record at ``place``, a location from place_of().
         ``came_ms``: the message's timestamp; 0: any.
         """
         # The pool takes a segment back once all its messages are acked. So a missing segment counts as acked
