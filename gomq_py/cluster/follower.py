@@ -186,7 +186,7 @@ class Follower:
 
     @property
     def hears_leader(self) -> bool:
-        """Whether the leader, after its login, has sent something within the last second."""
+        """Whether the leader has sent something within the last second, apart from frames of the login."""
         link = self._link
         return link is not None and not link.is_closed and time.monotonic() < self._spoke_s + HEARS_S
 

@@ -427,7 +427,7 @@ class Keepalive:
             self._timer = None
 
     def _tick(self):
-        """Send due heartbeats. If the peer's heartbeat is missing, the session ends and calls ``end``."""
+        """Send due heartbeats, and fail the session if one of its brokers has sent nothing for too long."""
         self._timer = None
         due_s = self._session.tick()
         if self.is_on and due_s is not None:

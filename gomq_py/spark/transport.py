@@ -1,4 +1,4 @@
-"""Classes of all transports: descriptions of streams and segments, and readers of segments' bytes."""
+"""What all transports share: descriptions of streams and segments, and the base class of segment readers."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.

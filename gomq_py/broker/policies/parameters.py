@@ -299,7 +299,9 @@ def encoded(value):
 
 
 def decoded(text):
-    """Decode a value from the log. Raises ValueError if it is invalid or beyond limits; RecursionError."""
+    """Decode a value from the log. Raises ValueError if it is invalid or beyond limits, RecursionError if
+    it is nested too deeply to be parsed.
+    """
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)
     if fault is not None:

@@ -2,7 +2,7 @@
 
 The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
 message". Lines are published after the next poll of the event loop, never within a change of state. Lines
-logged meanwhile are left out, because they could cause more lines without end.
+that this publishing logs are left out, because they could cause more lines without end.
 """
 import logging
 import threading
