@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from load import costs, management, mqtt_figures, results
+from load import costs, management, mqtt_figures, results, veth
 from load.brokers import GomqBroker, MosquittoBroker, RabbitBroker
 from load.peers import ABOUT, LAVINMQ
 from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_mqtt
@@ -31,6 +31,8 @@ def main(arguments=None):
     whatever its speed.
     """
     options = _options(arguments)
+    if options.veth is not None and not veth.NAMESPACE:
+        return veth.run("load.bench", sys.argv[1:] if arguments is None else arguments, options.veth)
     options.load_before = os.getloadavg()[2]
     with tempfile.TemporaryDirectory(prefix="gomq-bench-") as folder:
         ours = [partial(GomqBroker, folder)]
@@ -56,7 +58,7 @@ def main(arguments=None):
     newest = results.entry(found, options.load_before, earlier if options.add else ())
     text = document(newest, results.last(earlier, newest), options) + mqtt_document(newest["found"], options)
     print(text)
-    if not (options.no_write or options.beside) and (not options.rows or options.add):
+    if not (options.no_write or options.beside or veth.NAMESPACE) and (not options.rows or options.add):
         write(text, BEGIN, END)
         results.write(earlier, newest)
     every = [figures for row in found["rows"].values() for figures in row.values()]
@@ -90,6 +92,12 @@ def _options(arguments):
         "--add", action="store_true",
         help="keep the figures of this version in load/results.json where this run has no newer ones: the "
         "document is written from all, also with --rows",
+    )
+    parser.add_argument(
+        "--veth", type=int, nargs="?", const=1, metavar="SEGMENTS",
+        help="the brokers in a network namespace of their own, behind a veth pair with an MTU of 1500 that "
+        "carries so many segments as one packet (%(const)s; a network card with offloads: 44). Needs root; "
+        "nothing is written",
     )
     parser.add_argument(
         "--beside", type=Path, metavar="FOLDER",
@@ -168,9 +176,10 @@ def document(newest, last, options):
     measured, spent, versions = found["rows"], found["costs"], found["versions"]
     names = list(versions)
     rows = [row for row in ROWS if row.key in measured]
+    wire = f", over a veth pair, segments in a packet: {options.veth}" if options.veth else ""
     lines = [
         circumstances(
-            versions, f"best of {options.rounds} rounds of {options.seconds:g} s, in turn",
+            versions, f"best of {options.rounds} rounds of {options.seconds:g} s, in turn{wire}",
             options.load_before),
         "", ABOUT, "",
         *_throughput_table([row for row in rows if not row.is_latency], measured, names, LAVINMQ), "",

@@ -11,7 +11,7 @@ import pytest
 from gomq_py import __version__
 from gomq_py.hub.admission import DESCRIPTORS_SHARE
 from gomq_py.perf.walk import lower_bound
-from load import bench, costs, features, results, scaling, shovels
+from load import bench, brokers, costs, features, results, scaling, shovels, veth
 from load.costs import COSTS, Cost
 from load.generator import summarize
 from load.plot import log_plot
@@ -193,7 +193,7 @@ def test_a_version_stands_beside_the_last_one_from_the_same_machine():
     older = {**newest, "version": "0.0.1", "date": "2026-01-01", "found": found({}, small=figures(0.75))}
     oldest = {**older, "version": "0.0.0"}
     elsewhere = {**older, "version": "0.0.2", "machine": {**older["machine"], "cores": 999}}
-    options = SimpleNamespace(rounds=3, seconds=2, load_before=0)
+    options = SimpleNamespace(rounds=3, seconds=2, load_before=0, veth=None)
 
     last = results.last([oldest, older, elsewhere, newest], newest)
     text = bench.document(newest, last, options)
@@ -227,6 +227,54 @@ def test_page_and_file_are_written_together(tmp_path, monkeypatch, arguments, is
     assert ("0.25 (0.25)" in bench.DOCUMENT.read_text()) == is_written
     assert [(each["version"], each["found"]["rows"]["small"]["gomq-py"]["cpu_us"]) for each in results.read()
             ] == [(__version__, 0.25)] * is_written
+
+
+def test_a_veth_pair_has_the_mtu_of_ethernet_and_joins_two_namespaces():
+    commands = [" ".join(command) for command in veth.laying({"a": "198.18.0.1", "b": "198.18.0.2"}, 44)]
+
+    assert commands == [
+        "ip netns add a", "ip netns add b",
+        "ip link add name veth0 mtu 1500 gso_max_segs 44 netns a type veth "
+        "peer name veth0 mtu 1500 gso_max_segs 44 netns b",
+        "ip -n a address add 198.18.0.1/30 dev veth0", "ip -n a link set veth0 up", "ip -n a link set lo up",
+        "ip -n b address add 198.18.0.2/30 dev veth0", "ip -n b link set veth0 up", "ip -n b link set lo up",
+    ]
+
+
+@pytest.mark.parametrize("kind", [brokers.GomqBroker, brokers.MosquittoBroker, brokers.RabbitBroker])
+def test_each_broker_starts_in_the_namespace_that_the_environment_names(tmp_path, monkeypatch, kind):
+    class Started(Exception):
+        """With the command."""
+
+    def start(command, **_):
+        raise Started(command)
+
+    monkeypatch.setattr(brokers.subprocess, "Popen", start)
+    monkeypatch.setattr(veth, "NAMESPACE", "there")
+
+    with pytest.raises(Started) as started:
+        kind(tmp_path).start()
+
+    assert started.value.args[0][:4] == ["ip", "netns", "exec", "there"]
+
+
+def test_addresses_are_those_of_the_pair_where_the_environment_names_a_namespace():
+    finished = subprocess.run(
+        [sys.executable, "-c", "from load import brokers; print(brokers.HOST, *brokers._GUESTS)"],
+        cwd=ROOT, capture_output=True, text=True, timeout=in_time(60), check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LOAD_NAMESPACE": "there"},
+    )
+
+    assert finished.stdout == "198.18.0.1 --default-user-only-loopback false\n"
+
+
+@pytest.mark.parametrize(("user", "program"), [(1000, "/sbin/ip"), (0, None)])
+def test_without_root_or_ip_there_is_no_pair(monkeypatch, user, program):
+    monkeypatch.setattr(veth.os, "geteuid", lambda: user)
+    monkeypatch.setattr(veth.shutil, "which", lambda _: program)
+
+    with pytest.raises(SystemExit, match="needs root"):
+        bench.main(["--veth", "--rows", "small"])
 
 
 def test_rows_of_links_are_written_by_themselves_and_one_that_failed_is_left_out():
