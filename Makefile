@@ -6,7 +6,7 @@
 #              house; without files, of what differs from the upstream branch
 # make lint    flake8, mypy, and the subjects of new commits
 # make docs    writes the tables of docs/arguments.md
-# make bench   the performance table (docs/performance.md)
+# make bench   the performance table (docs/performance.md), and its figures in load/results.json, an entry for each version
 # make bench-scaling  how cost grows with consumers, bindings, queues, messages and connections: plots in docs/images, ten minutes
 # make expectations   the conformance tests against Debian's rabbitmq-server and mosquitto, and against sid's rabbitmq-server,
 #              installed into /var/tmp (docs/testing.md): are they what those really answer?

@@ -1,4 +1,5 @@
-"""``make bench``: the performance table, measured on this machine and written into docs/performance.md.
+"""``make bench``: the performance table, measured on this machine and written into docs/performance.md; the
+figures go into load/results.json, too, one entry for each version.
 
 Every row is run against gomq-py and, where it is installed, RabbitMQ (those over MQTT: Mosquitto), in turn
 (A B A B), each on an empty queue; the best of the rounds counts, because what neighbours on the machine take
@@ -7,10 +8,7 @@ change is judged.
 ``python -m load.bench --help`` has the options.
 """
 import argparse
-import json
 import os
-import platform
-import re
 import sys
 import tempfile
 import time
@@ -18,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from load import costs, management, mqtt_figures
+from load import costs, management, mqtt_figures, results, veth
 from load.brokers import GomqBroker, MosquittoBroker, RabbitBroker
 from load.peers import ABOUT, LAVINMQ
 from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_mqtt
@@ -33,6 +31,8 @@ def main(arguments=None):
     whatever its speed.
     """
     options = _options(arguments)
+    if options.veth is not None and not veth.NAMESPACE:
+        return veth.run("load.bench", sys.argv[1:] if arguments is None else arguments, options.veth)
     options.load_before = os.getloadavg()[2]
     with tempfile.TemporaryDirectory(prefix="gomq-bench-") as folder:
         ours = [partial(GomqBroker, folder)]
@@ -44,38 +44,25 @@ def main(arguments=None):
         managed = None
         if not options.rows or MANAGEMENT & {*options.rows}:
             managed = management.measured(folder, options.seconds, options.rounds)
-        results, versions = _measured(ROWS, [make(tls=True) for make in makers], options)
+        rows, versions = _measured(ROWS, [make(tls=True) for make in makers], options)
         mqtt_brokers = [make(mqtt=True) for make in ours]
         if MosquittoBroker.is_installed() and not options.alone:
             mqtt_brokers.append(MosquittoBroker(folder))
-        over_mqtt = _measured(MQTT_ROWS, mqtt_brokers, options)
+        mqtt_rows, mqtt_versions = _measured(MQTT_ROWS, mqtt_brokers, options)
         by_hand = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
-    every = [*results.values(), *over_mqtt[0].values()]
     found = {
-        "document": {
-            "results": results, "spent": spent, "failed": failed, "managed": managed, "versions": versions,
-        },
-        "mqtt_document": {"results": over_mqtt[0], "versions": over_mqtt[1], "others": by_hand},
+        "versions": versions, "mqtt_versions": mqtt_versions, "rows": {**rows, **mqtt_rows}, "costs": spent,
+        "failed": failed, "management": managed, "mqtt_figures": by_hand, "seed": mqtt_figures.SEED,
     }
-    if options.add_to:
-        before = json.loads(options.add_to.read_text()) if options.add_to.exists() else {}
-        found = merged(before, found)
-        options.add_to.write_text(json.dumps(found))
-    text = (
-        document(**found["document"], options=options)
-        + mqtt_document(**found["mqtt_document"], options=options)
-    )
+    earlier = results.read()
+    newest = results.entry(found, options.load_before, earlier if options.add else ())
+    text = document(newest, results.last(earlier, newest), options) + mqtt_document(newest["found"], options)
     print(text)
-    if not options.no_write and not options.beside and (not options.rows or options.add_to):
+    if not (options.no_write or options.beside or veth.NAMESPACE) and (not options.rows or options.add):
         write(text, BEGIN, END)
-    return 1 if failed or any(figures["faults"] for row in every for figures in row.values()) else 0
-
-
-def merged(before, now):
-    """Figures of earlier runs with those of this one, which take their place."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        return {key: merged(before.get(key), now.get(key)) for key in {**before, **now}}
-    return before if now in (None, "") else now
+        results.write(earlier, newest)
+    every = [figures for row in found["rows"].values() for figures in row.values()]
+    return 1 if failed or any(figures["faults"] for figures in every) else 0
 
 
 def _measured(rows, brokers, options):
@@ -102,9 +89,15 @@ def _options(arguments):
     parser.add_argument(
         "--rows", nargs="*", help=f"only these, and leave the document alone: {' '.join(keys)}")
     parser.add_argument(
-        "--add-to", type=Path, metavar="FILE",
-        help="JSON of the figures of earlier runs, which stay where this one has no newer ones: the document "
-        "is written from all, also with --rows",
+        "--add", action="store_true",
+        help="keep the figures of this version in load/results.json where this run has no newer ones: the "
+        "document is written from all, also with --rows",
+    )
+    parser.add_argument(
+        "--veth", type=int, nargs="?", const=1, metavar="SEGMENTS",
+        help="the brokers in a network namespace of their own, behind a veth pair with an MTU of 1500 that "
+        "carries so many segments as one packet (%(const)s; a network card with offloads: 44). Needs root; "
+        "nothing is written",
     )
     parser.add_argument(
         "--beside", type=Path, metavar="FOLDER",
@@ -158,7 +151,7 @@ def _rounds(row, brokers, options):
 def best(runs):
     """The best of each figure over some runs, and the median of CPU time; faults of all."""
     merged: dict = {}
-    for name in ("cpu_us", "rate", "p50_ms", "p99_ms", "generator_us"):
+    for name in ("cpu_us", "rate", "p50_ms", "p99_ms", "p999_ms", "generator_us"):
         values = [run[name] for run in runs if run[name] is not None]
         merged[name] = (max if name == "rate" else min)(values) if values else None
     spent = [run["cpu_us"] for run in runs if run["cpu_us"] is not None]
@@ -169,29 +162,34 @@ def best(runs):
 
 def circumstances(versions, rounds, load_before):
     """When, on what, of what, in how many rounds; ``versions``: {name of a broker: its version}."""
-    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    own = results.machine(load_before)
     return (
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors ({_processor()}), {system}; "
-        f"{'; '.join(versions.values())}; {rounds}. "
+        f"{time.strftime('%Y-%m-%d')}, {own['cores']} processors ({own['processor']}), {own['system']}, "
+        f"Python {own['python']}; {'; '.join(versions.values())}; {rounds}. "
         f"Load average of the quarter of an hour before: {load_before:.1f} (a quiet machine has 0).")
 
 
-def document(results, spent, failed, managed, versions, options):
-    """The generated part of docs/performance.md."""
+def document(newest, last, options):
+    """The generated part of docs/performance.md from two entries of load/results.json; ``last`` may be None.
+    """
+    found = newest["found"]
+    measured, spent, versions = found["rows"], found["costs"], found["versions"]
     names = list(versions)
-    rows = [row for row in ROWS if row.key in results]
+    rows = [row for row in ROWS if row.key in measured]
+    wire = f", over a veth pair, segments in a packet: {options.veth}" if options.veth else ""
     lines = [
         circumstances(
-            versions, f"best of {options.rounds} rounds of {options.seconds:g} s, in turn",
+            versions, f"best of {options.rounds} rounds of {options.seconds:g} s, in turn{wire}",
             options.load_before),
         "", ABOUT, "",
-        *_throughput_table([row for row in rows if not row.is_latency], results, names, LAVINMQ), "",
-        *_latency_table([row for row in rows if row.is_latency], results, names), "",
+        *_throughput_table([row for row in rows if not row.is_latency], measured, names, LAVINMQ), "",
+        *_latency_table([row for row in rows if row.is_latency], measured, names), "",
         *(costs.table(spent, LAVINMQ) if spent else []), "",
-        *(management.table(managed) if managed else []),
+        *(management.table(found["management"]) if found["management"] else []),
+        *(_versions_table(newest, last) if last else []),
     ]
     generators = [
-        _of(results, row, GomqBroker.name)["generator_us"] for row in rows if row.key in ("small", "four")
+        _of(measured, row, GomqBroker.name)["generator_us"] for row in rows if row.key in ("small", "four")
     ]
     if generators and all(generators):
         lines += [
@@ -208,30 +206,47 @@ def document(results, spent, failed, managed, versions, options):
             for cost in {cost.measure: cost for cost in costs.COSTS}.values()
             if cost.measure in costs.COMMANDS and any(cost.key in figures for figures in spent.values())
         ]
-    faults = [f"- FAULT: {text}" for text in failed] + [
+    faults = [f"- FAULT: {text}" for text in found["failed"]] + [
         f"- FAULT: {row.key}, {name}: {fault}"
-        for row in rows for name in names for fault in _of(results, row, name)["faults"]
+        for row in rows for name in names for fault in _of(measured, row, name)["faults"]
     ]
     return "\n".join([*lines, "", "```", *commands, "```", *faults]) + "\n"
 
 
-def mqtt_document(results, versions, others, options):
+def mqtt_document(found, options):
     """The part about MQTT; empty where none of its rows was asked for."""
-    rows, names = [row for row in MQTT_ROWS if row.key in results], list(versions)
+    measured, versions, others = found["rows"], found["mqtt_versions"], found["mqtt_figures"]
+    rows, names = [row for row in MQTT_ROWS if row.key in measured], list(versions)
     if not rows:
         return ""
     faults = [
         f"- FAULT: {row.key}, {name}: {fault}"
-        for row in rows for name in names for fault in _of(results, row, name)["faults"]
+        for row in rows for name in names for fault in _of(measured, row, name)["faults"]
     ]
     return "\n".join([
-        "", f"Over MQTT: {'; '.join(versions.values())}.", "", *_throughput_table(rows, results, names), "",
+        "", f"Over MQTT: {'; '.join(versions.values())}.", "", *_throughput_table(rows, measured, names), "",
         *(mqtt_figures.table(others) if others else []), "",
         "```", *(f"{row.key + ':':16}{command(row, options.seconds)}" for row in rows), "```", *faults,
     ]) + "\n"
 
 
-def _throughput_table(rows, results, names, elsewhere=None):
+def _versions_table(newest, last):
+    """The rows that both versions have."""
+    new, old = newest["version"], last["version"]
+    lines = [
+        "", f"| {old} of {last['date']} beside {new} | CPU us: {old} | {new} | messages/s: {old} | {new} |",
+        "|---|---|---|---|---|",
+    ]
+    for row in (*ROWS, *MQTT_ROWS):
+        both = [each["found"]["rows"].get(row.key, {}).get(GomqBroker.name) for each in (last, newest)]
+        if all(both):
+            # By the version's name: what misses its limit is marked in the tables above.
+            cells = [shown(figures, row, old) for shown in (_cpu, _rate) for figures in both]
+            lines.append(f"| {row.title} | {' | '.join(cells)} |")
+    return lines
+
+
+def _throughput_table(rows, measured, names, elsewhere=None):
     """``elsewhere``: {key of a row: what another broker needed}, for a column of its own."""
     if not rows:
         return []
@@ -243,7 +258,7 @@ def _throughput_table(rows, results, names, elsewhere=None):
     ]
     for row in rows:
         figures = " | ".join(
-            f"{_cpu(_of(results, row, name), row, name)} | {_rate(_of(results, row, name), row, name)}"
+            f"{_cpu(_of(measured, row, name), row, name)} | {_rate(_of(measured, row, name), row, name)}"
             for name in names
         )
         least = "" if row.rate is None else _thousands(row.rate)
@@ -252,17 +267,17 @@ def _throughput_table(rows, results, names, elsewhere=None):
     return lines
 
 
-def _latency_table(rows, results, names):
+def _latency_table(rows, measured, names):
     if not rows:
         return []
-    titles = " | ".join(f"{name}: p50 / p99 ms | {name}: CPU us" for name in names)
+    titles = " | ".join(f"{name}: p50 / p99 / p99.9 ms | {name}: CPU us" for name in names)
     lines = [
         f"| latency | p50 / p99 ms, at most | CPU us, at most | {titles} | {LAVINMQ['']} |",
         "|---|---|---|" + "---|---|" * len(names) + "---|",
     ]
     for row in rows:
         figures = " | ".join(
-            f"{_latency(_of(results, row, name), row, name)} | {_cpu(_of(results, row, name), row, name)}"
+            f"{_latency(_of(measured, row, name), row, name)} | {_cpu(_of(measured, row, name), row, name)}"
             for name in names
         )
         most = f"{row.p50_ms or '-'} / {row.p99_ms or '-'} | {row.cpu_us or ''}"
@@ -270,9 +285,9 @@ def _latency_table(rows, results, names):
     return lines
 
 
-def _of(results, row, name):
+def _of(measured, row, name):
     """The figures of a row and a broker, which may have been left out."""
-    return results[row.key].get(name) or best([])
+    return measured[row.key].get(name) or best([])
 
 
 def _cpu(figures, row, name):
@@ -295,7 +310,8 @@ def _latency(figures, row, name):
         return "-"
     limits = (("p50_ms", row.p50_ms), ("p99_ms", row.p99_ms))
     met = all(most is None or figures[key] <= most for key, most in limits)
-    return _mark(f"{figures['p50_ms']:.3f} / {figures['p99_ms']:.3f}", name, met)
+    text = " / ".join(f"{figures[key]:.3f}" for key in ("p50_ms", "p99_ms", "p999_ms"))
+    return _mark(text, name, met)
 
 
 def _mark(text, name, met):
@@ -308,13 +324,6 @@ def _thousands(number):
         f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.0f} k" if number >= 1e3
         else f"{number:.0f}"
     )
-
-
-def _processor():
-    try:
-        return re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())[1].strip()
-    except (OSError, TypeError):
-        return platform.machine()
 
 
 def write(text, begin, end):

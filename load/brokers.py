@@ -14,10 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
 
+from load.veth import HOST, NAMESPACE, inside
+
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED_CONFIG = ROOT / "etc" / "gomq.ini"
 _BOOT_S = 60
 _LOOK_S = 0.05
+_GUESTS = ["--default-user-only-loopback", "false"] if NAMESPACE else []
 
 
 class BrokerFailed(Exception):
@@ -54,9 +57,10 @@ class GomqBroker:
         command = [
             self._interpreter(), "-m", "load.metered" if self._metered else "gomq_py",
             "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
-            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", self._mqtt_port, "--http-port",
+            "--bind", HOST, "--port", "0", "--mqtt-port", self._mqtt_port, "--http-port",
             self._management_ports[0],
-            "--metrics-http-port", self._management_ports[1], "--control-unix-path", "", *self._arguments,
+            "--metrics-http-port", self._management_ports[1], "--control-unix-path", "", *_GUESTS,
+            *self._arguments,
         ]
         if self._certificate:
             command += [
@@ -65,7 +69,8 @@ class GomqBroker:
             ]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                command, cwd=self._checkout, stdin=subprocess.PIPE if self._metered else subprocess.DEVNULL,
+                inside(command), cwd=self._checkout,
+                stdin=subprocess.PIPE if self._metered else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._metered else log, stderr=log, start_new_session=True)
         _wait(lambda: "ready after" in self._text(), self._process, self._text)
         return self
@@ -73,7 +78,7 @@ class GomqBroker:
     @property
     def uri(self):
         """Its URL."""
-        return f"amqp://guest:guest@127.0.0.1:{self._port('amqp')}/%2f"
+        return f"amqp://guest:guest@{HOST}:{self._port('amqp')}/%2f"
 
     def pieces(self):
         """(the longest piece of the hub's CPU time, all of them) since the last call, in ms."""
@@ -85,7 +90,7 @@ class GomqBroker:
     @property
     def mqtt_uri(self):
         """Its URL over MQTT."""
-        return f"mqtt://guest:guest@{re.search(r'listening mqtt (127.0.0.1:[0-9]+)', self._text())[1]}"
+        return f"mqtt://guest:guest@{HOST}:{self.mqtt_port}"
 
     @property
     def mqtt_port(self):
@@ -99,7 +104,7 @@ class GomqBroker:
 
     def _port(self, protocol):
         # a node that is elected listens anew
-        found = re.findall(rf"listening {protocol} 127.0.0.1:([0-9]+)", self._text())
+        found = re.findall(rf"listening {protocol} {HOST}:([0-9]+)", self._text())
         return int(found[-1]) if found else 0
 
     @property
@@ -164,17 +169,17 @@ class MosquittoBroker:
         (port,) = free_ports(1)
         configuration = self._folder / "mosquitto.conf"
         lines = [
-            f"listener {port} 127.0.0.1", "allow_anonymous true", "max_queued_messages 0",
+            f"listener {port} {HOST}", "allow_anonymous true", "max_queued_messages 0",
             "max_inflight_messages 0",
         ]
         # As root it would become the user "mosquitto", who may not look into a folder of root's.
         configuration.write_text("\n".join([*lines, *(["user root"] if os.geteuid() == 0 else []), ""]))
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                [self._program(), "-c", str(configuration)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True)
+                inside([self._program(), "-c", str(configuration)]), stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, start_new_session=True)
         _wait(lambda: " running" in self._text(), self._process, self._text)
-        self.mqtt_uri = f"mqtt://127.0.0.1:{port}"
+        self.mqtt_uri = f"mqtt://{HOST}:{port}"
         return self
 
     @property
@@ -222,17 +227,17 @@ class RabbitBroker:
         self._folder.mkdir()
         (self._folder / "plugins").write_text(f"[{','.join(self._plugins)}].")
         port, distribution_port, mapper_port, self.http_port, amqps_port = free_ports(5)
-        lines = []
+        lines = ["loopback_users = none"] if NAMESPACE else []
         if self._plugins:
             # what the API collects is no plugin's cost
             lines += [
-                "management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.http_port}",
+                f"management.tcp.ip = {HOST}", f"management.tcp.port = {self.http_port}",
                 "management_agent.disable_metrics_collector = true",
             ]
         if self._tls:
             files = certified(self._folder)
             lines += [
-                f"listeners.ssl.1 = 127.0.0.1:{amqps_port}", f"ssl_options.cacertfile = {files.authority}",
+                f"listeners.ssl.1 = {HOST}:{amqps_port}", f"ssl_options.cacertfile = {files.authority}",
                 f"ssl_options.certfile = {files.chain}", f"ssl_options.keyfile = {files.key}",
             ]
             self.amqps_uri = _amqps_uri(amqps_port, files)
@@ -241,7 +246,7 @@ class RabbitBroker:
         self._environment = {
             **os.environ, "HOME": str(self._folder), "RABBITMQ_NODENAME": f"bench{port}@localhost",
             "RABBITMQ_NODE_PORT": str(port),
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_DIST_PORT": str(distribution_port),
+            "RABBITMQ_NODE_IP_ADDRESS": HOST, "RABBITMQ_DIST_PORT": str(distribution_port),
             "ERL_EPMD_PORT": str(mapper_port),
             "RABBITMQ_MNESIA_BASE": str(self._folder / "data"),
             "RABBITMQ_LOG_BASE": str(self._folder / "log"),
@@ -251,10 +256,10 @@ class RabbitBroker:
         }
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                [self._SERVER], env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True)
+                inside([self._SERVER]), env=self._environment, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, start_new_session=True)
         _wait(lambda: "completed with" in self._text(), self._process, self._text)
-        self.uri = f"amqp://guest:guest@127.0.0.1:{port}/%2f"
+        self.uri = f"amqp://guest:guest@{HOST}:{port}/%2f"
         return self
 
     @property
@@ -270,8 +275,8 @@ class RabbitBroker:
         """Stop it, its port mapper, and delete what it stored."""
         _stop(self._process, self.pid)
         subprocess.run(
-            ["epmd", "-kill"], env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            check=False,
+            inside(["epmd", "-kill"]), env=self._environment, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, check=False,
         )
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -286,7 +291,7 @@ def certified(folder):
     files = SimpleNamespace(
         authority=folder / "authority.pem", chain=folder / "certificate.pem", key=folder / "key.pem")
     authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
+    issued = authority.issue_cert(HOST)
     authority.cert_pem.write_to_path(files.authority)
     files.chain.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
     issued.private_key_pem.write_to_path(files.key)
@@ -294,7 +299,7 @@ def certified(folder):
 
 
 def _amqps_uri(port, files):
-    return f"amqps://guest:guest@127.0.0.1:{port}/%2f?cacertfile={quote(str(files.authority), safe='')}"
+    return f"amqps://guest:guest@{HOST}:{port}/%2f?cacertfile={quote(str(files.authority), safe='')}"
 
 
 def free_ports(count):

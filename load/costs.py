@@ -24,6 +24,7 @@ from gomq_py.perf.process import cpu_seconds, memory_octets, raise_descriptor_li
 from load import logins, management
 from load.brokers import BrokerFailed
 from load.scenarios import QUEUE, delete_queues, figures_of, run, start
+from load.veth import HOST
 
 WAITING_COUNT = 1_000_000
 CONNECTION_COUNT, GONE_COUNT = 1000, 5000
@@ -304,7 +305,7 @@ def long_list(make):
 def fetch(port, path):
     """(seconds, octets) of an answer. Raises RuntimeError for any other than 200."""
     began = time.monotonic()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection = http.client.HTTPConnection(HOST, port, timeout=120)
     with contextlib.closing(connection):
         connection.request("GET", path, headers=_LOGIN)
         answer = connection.getresponse()

@@ -11,6 +11,7 @@ from gomq_py.client.connection import Connection
 from gomq_py.perf.process import memory_octets
 from load.brokers import GomqBroker
 from load.scenarios import ROOT, Row, measure
+from load.veth import HOST
 
 QUEUE_COUNT = 10_000
 IDLE_LIMIT = 75e6
@@ -126,7 +127,7 @@ def _marked(text, is_good):
 def fetch_forever(port, path):
     """Fetch a path again and again, and print a line per answer."""
     headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
     while True:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()

@@ -193,13 +193,14 @@ def measure_mqtt(row, broker, seconds):
         figures["faults"].append(f"{figures['lost']} messages lost")
     return {
         "cpu_us": figures.get("broker_cpu_us_per_message"), "rate": figures.get("avg_consume_rate"),
-        "p50_ms": None, "p99_ms": None, "generator_us": figures.get("generator_cpu_us_per_message"),
+        "p50_ms": None, "p99_ms": None, "p999_ms": None,
+        "generator_us": figures.get("generator_cpu_us_per_message"),
         "faults": figures["faults"],
     }
 
 
 def measure(row, broker, seconds):
-    """{"cpu_us", "rate", "p50_ms", "p99_ms", "generator_us",
+    """{"cpu_us", "rate", "p50_ms", "p99_ms", "p999_ms", "generator_us",
     "faults"} of one run on a broker with an empty queue.
     """
     flood = None
@@ -224,6 +225,7 @@ def measure(row, broker, seconds):
         "cpu_us": cpu_us * 1000 / row.body_octets if cpu_us and row.body_octets else cpu_us,
         "rate": figures.get("avg_consume_rate") or figures.get("avg_pub_rate"),
         "p50_ms": figures.get(f"{row.latency}_median_ms"), "p99_ms": figures.get(f"{row.latency}_p99_ms"),
+        "p999_ms": figures.get(f"{row.latency}_p999_ms"),
         "generator_us": figures.get("generator_cpu_us_per_message"), "faults": figures["faults"],
     }
 
@@ -240,7 +242,7 @@ def start(broker, arguments, scenario="throughput", protocol="amqp"):
     """gomq-py-perf against a broker, as a process that prints JSON."""
     uri = {"amqp": "uri", "amqps": "amqps_uri", "mqtt": "mqtt_uri"}[protocol]
     full = [
-        sys.executable, "-m", "gomq_py.perf", protocol.removesuffix("s"), scenario, "--uri",
+        sys.executable, "-m", "load.generator", protocol.removesuffix("s"), scenario, "--uri",
         getattr(broker, uri), "-j", *shlex.split(arguments),
     ]
     return subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
