@@ -242,7 +242,7 @@ def start(broker, arguments, scenario="throughput", protocol="amqp"):
     """gomq-py-perf against a broker, as a process that prints JSON."""
     uri = {"amqp": "uri", "amqps": "amqps_uri", "mqtt": "mqtt_uri"}[protocol]
     full = [
-        sys.executable, "-m", "load.generator", protocol.removesuffix("s"), scenario, "--uri",
+        sys.executable, "-m", "gomq_py.perf", protocol.removesuffix("s"), scenario, "--uri",
         getattr(broker, uri), "-j", *shlex.split(arguments),
     ]
     return subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

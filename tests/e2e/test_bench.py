@@ -10,10 +10,8 @@ import pytest
 
 from gomq_py import __version__
 from gomq_py.hub.admission import DESCRIPTORS_SHARE
-from gomq_py.perf.walk import lower_bound
 from load import bench, brokers, costs, features, results, scaling, shovels, veth
 from load.costs import COSTS, Cost
-from load.generator import summarize
 from load.plot import log_plot
 from load.scenarios import MQTT_ROWS, ROWS
 from tests.support.command import ROOT
@@ -137,14 +135,6 @@ def test_a_cost_whose_program_is_not_installed_has_no_figure(monkeypatch):
     wanted = [cost for cost in COSTS if cost.key == "perf-test"]
 
     assert costs.measured({"a": (None, True)}, wanted, 1) == ({"a": {}}, [])
-
-
-def test_one_of_a_thousand_is_beyond_p999_and_two_are_not():
-    def p999(slow):
-        return summarize([[0, 500, 0, 0], [0, 500 - slow, 0, slow]])["p999"] * 1e6
-
-    assert [p999(1), p999(2)] == [lower_bound(1), lower_bound(3)]
-    assert summarize([[0, 0]]) == {"count": 0}
 
 
 def figures(cpu_us, faults=()):

@@ -389,7 +389,7 @@ def test_percentiles_over_several_regions_are_those_of_all_values():
 
     values.sort()
     assert summary["count"] == 20000
-    for name, share in (("median", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99)):
+    for name, share in (("median", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
         assert summary[name] == pytest.approx(values[int(share * 20000) - 1] / 1e6, rel=0.02)
     assert summary["min"] == pytest.approx(values[0] / 1e6, rel=0.02)
     assert summary["max"] == pytest.approx(values[19999] / 1e6, rel=0.02)
@@ -398,6 +398,6 @@ def test_percentiles_over_several_regions_are_those_of_all_values():
 def test_one_value_is_every_percentile():
     summary = summarize([counted([1_000_000])])
 
-    assert {summary[name] for name in ("min", "median", "p75", "p95", "p99", "max")} == {
+    assert {summary[name] for name in ("min", "median", "p75", "p95", "p99", "p999", "max")} == {
         lower_bound(list(counted([1_000_000])).index(1)) / 1e6
     }
