@@ -17,8 +17,8 @@ from gomq_py.broker.signals.totals import CHURN
 from gomq_py.http.app import create_app, create_control_app, create_metrics_app
 from gomq_py.http.doctor import Doctor
 from gomq_py.http.feed import Feed
+from gomq_py.http.followers import Waker
 from gomq_py.http.index import Index
-from gomq_py.http.live import Waker
 from gomq_py.http.rates import Rates
 from gomq_py.http.recorder import Recorder
 from gomq_py.http.server import ManagementServer

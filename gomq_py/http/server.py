@@ -19,8 +19,8 @@ from gevent.pywsgi import WSGIHandler, WSGIServer
 
 from gomq_py.http.clients import Clients
 from gomq_py.http import heads
-from gomq_py.http.errors import BodyLost
-from gomq_py.http.live import Followers
+from gomq_py.http.followers import Followers
+from gomq_py.http.heads import BodyLost
 from gomq_py.http.upgrades import UpgradeRefused
 from gomq_py.hub.turns import PacedTurns, give_way
 from gomq_py.net.listener import abandon_socket, format_address, host_of
