@@ -368,6 +368,11 @@ class _Server(WSGIServer):
         self.turns = PacedTurns()  # or a client that asks without pause would keep the loop from sockets
         self.followers = Followers(settings)
 
+    def update_environ(self):
+        # Nothing reads it, and pywsgi would have the start wait for a name server.
+        self.environ["SERVER_NAME"] = "localhost"
+        super().update_environ()
+
     def _is_full(self):
         return not self.clients.has_room()
 

@@ -86,12 +86,11 @@ def import_late():
 
 def steer_http():
     """The management door, which few seeds open."""
-    from gevent import pywsgi, server as gevent_server
+    from gevent import server as gevent_server
 
     from gomq_py.http import clients, server
 
     gevent_server.GeventSocket = network.WaitingSocket
-    pywsgi.socket.getfqdn = lambda name="": "simulation"
     clients.shut_down = network.shut_down
     server._has_gone = network.has_gone
     server.Pool = _Pool
