@@ -100,6 +100,10 @@ def create_metrics_app(node):
     return app
 
 
+# Kind of listener (http.door) -> what makes its app.
+MAKERS = {"http": create_app, "control": create_control_app, "metrics": create_metrics_app}
+
+
 def add_headers(response):
     """Set the headers of every answer."""
     for name, value in SECURITY_HEADERS.items():

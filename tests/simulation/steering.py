@@ -81,7 +81,7 @@ def import_late():
         made.extensions["gomq.sessions"] = app.Sessions()
         return made
 
-    door._APPS[door.HTTP] = create_app
+    app.MAKERS[door.HTTP] = create_app
 
 
 def steer_http():
