@@ -6,7 +6,7 @@ import contextlib
 from http import HTTPStatus
 
 from flask import Flask, current_app, g, request
-from werkzeug.routing import UnicodeConverter
+from werkzeug.routing import Rule, UnicodeConverter
 
 import gomq_py
 from gomq_py.http import doctor, durability, errors, foreign_pages, page
@@ -53,12 +53,27 @@ class ExchangeConverter(NameConverter):
         super().__init__(url_map, minlength=0)
 
 
+class Route(Rule):
+    """A route of which url_for() knows no address: 50 ms and 0.5 MB of all routes are Python code that each
+    compiles for it.
+    """
+
+    def _compile_builder(self, append_unknown=True):
+        return _write_nothing
+
+
+def _write_nothing(*_):
+    """Return None: werkzeug's word for an address that cannot be written."""
+
+
 def create_app(node):
     """The WSGI app that manages ``node``."""
     app = Flask("gomq_py.http", static_folder=None)
     app.extensions["gomq.node"] = node
     app.extensions["gomq.logins"] = LoginCounts()
     app.extensions["gomq.sessions"] = Sessions()
+    app.url_rule_class = Route
+    app.url_map.redirect_defaults = False  # to an address, as url_for() writes it
     app.url_map.strict_slashes = False
     # Merging would redirect, and the redirect would escape twice: %2F became the vhost "%2F".
     app.url_map.merge_slashes = False
