@@ -361,6 +361,8 @@ def _import_ahead(with_management):
         import gevent
 
         import gomq_py.client.connection  # noqa: F401  (for links; the program may have its own clients)
+        if with_management:
+            import gomq_py.http.app  # noqa: F401  (late otherwise)
         gevent.get_hub()
 
 

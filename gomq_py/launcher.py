@@ -48,7 +48,10 @@ DEMOTION_S = 10.0
 
 
 # What an operator can mend: one line is logged, without a traceback.
-BOOT_ERRORS = (BackendError, BindError, ClusterError, DataDirError, LogError, StoreError, DefinitionsError)
+BOOT_ERRORS = (
+    BackendError, BindError, ClusterError, DataDirError, LogError, StoreError, DefinitionsError,
+    ModuleNotFoundError,
+)
 
 
 class BootError(Exception):

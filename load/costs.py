@@ -107,9 +107,11 @@ def started(make):
 
 
 def managed(make):
-    """Idle with management, after the first answers of each kind."""
+    """Idle with management, before its first request and after the first answers of each kind."""
     with running(make(management=True)) as broker:
+        cpu_s = cpu_seconds(broker.pid)
         time.sleep(_SETTLE_S)
+        unasked = memory_octets(broker.pid)["anonymous"]
         slowest_s = max(
             fetch(port, path)[0] for port, path in (
                 (broker.http_port, "/api/overview"), (broker.http_port, "/api/queues"),
@@ -117,7 +119,10 @@ def managed(make):
             )
         )
         time.sleep(_SETTLE_S)
-        return {"idle-managed": memory_octets(broker.pid)["anonymous"], "first-answers": slowest_s * 1000}
+        return {
+            "start-managed": cpu_s, "idle-unasked": unasked,
+            "idle-managed": memory_octets(broker.pid)["anonymous"], "first-answers": slowest_s * 1000,
+        }
 
 
 def connections(make):
@@ -319,6 +324,14 @@ COSTS = (
     Cost("start", "CPU time from start to ready", 0.2, "s", started),
     Cost("idle", "anonymous memory when idle, AMQP alone", 18e6, "octets", started),
     Cost("resident", "resident when idle, AMQP alone", 38e6, "octets", started),
+    Cost(
+        "start-managed", "CPU time from start to ready, with the management API and the metrics", 0.2, "s",
+        managed, ours=True,
+    ),
+    Cost(
+        "idle-unasked", "anonymous memory when idle, with both, before the first request", 30e6, "octets",
+        managed, ours=True,
+    ),
     Cost(
         "idle-managed", "anonymous memory when idle, after the first /api/overview, /api/queues and /metrics",
         30e6, "octets", managed, ours=True,

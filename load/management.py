@@ -114,7 +114,7 @@ def table(figures):
     return [
         *lines,
         (
-            "| resident when idle, with the API and the metrics port open | "
+            "| resident when idle, with the API and the metrics port open, before the first request | "
             f"{IDLE_LIMIT / 1e6:.0f} MB | {idle} | |"
         ),
     ]

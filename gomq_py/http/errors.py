@@ -9,6 +9,7 @@ from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
 from gomq_py.errors import AccessRefused, ClusterError, NoPermission, NotFound, Refused
+from gomq_py.http.heads import BodyLost
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -107,15 +108,6 @@ class Unavailable(APIError):
     """503: the broker cannot do this now, for example because it blocks publishers."""
 
     status, error = 503, "service_unavailable"
-
-
-class BodyLost(OSError):
-    """The client did not send the whole body. ``status`` and ``reason`` are for the answer."""
-
-    def __init__(self, status, reason):
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
 
 
 def validation_failed(error):

@@ -8,7 +8,7 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-from gomq_py.http.live import Waker
+from gomq_py.http.followers import Waker
 
 # Changes kept, some 400 octets each; a viewer that asks for older ones is told to reload.
 KEPT = 10_000

@@ -37,6 +37,15 @@ class MalformedChunks(OSError):
     """The chunks of an HTTP request's body are malformed."""
 
 
+class BodyLost(OSError):
+    """The client did not send the whole body. ``status`` and ``reason`` are for the answer."""
+
+    def __init__(self, status, reason):
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
 def check_request_line(line):
     """Raise MalformedHead if the request line is malformed."""
     if _REQUEST_LINE.fullmatch(line) is None:

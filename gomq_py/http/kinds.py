@@ -6,7 +6,7 @@ sort by a field without a fact builds each row's object once per statistics inte
 from operator import itemgetter
 
 from gomq_py.broker.topology.bindings import Binding
-from gomq_py.http import shapes, statistics
+from gomq_py.http import curves, shapes, statistics
 from gomq_py.http.answers import at, node
 from gomq_py.mqtt.model import administration
 
@@ -130,7 +130,7 @@ def _rates(group, first, prefix):
     ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
     """
     def rate(index):
-        return lambda thing: statistics.view(group, thing).details(index)["rate"]
+        return lambda thing: curves.view(group, thing).details(index)["rate"]
     return {
         f"{prefix}{name}_details.rate": rate(index)
         for index, name in enumerate(group.names) if index >= first

@@ -13,12 +13,10 @@ from gevent.event import Event
 
 from gomq_py.http import login
 from gomq_py.http.answers import node
-from gomq_py.http.errors import Unavailable
+from gomq_py.http.followers import Followers
 from gomq_py.http.json_slices import json_octets
 
 MEDIA_TYPE = "text/event-stream"
-# Limits per user and per port; the latter is also at most this part of the port's connections.
-OF_USER_MAX, OF_PORT_MAX, PART = 20, 200, 4
 # Pause after a wakeup, also one by invisible events, so that the next ones are sent together.
 PAUSE_S = 0.25
 # Seconds until an empty line: proxies close silent connections, and it detects a client that has gone.
@@ -39,48 +37,6 @@ class Viewer:
         if self._session is not None and not self._sessions.is_good(self._session):
             return False
         return self._proof.is_good(time.time())
-
-
-class Followers:
-    """The event streams of one port. All end when the port closes."""
-
-    def __init__(self, settings):
-        self._settings = settings
-        self._users = {}  # {Event: name of the user}
-        self.is_closed = False  # once true, the remaining streams have to end
-
-    def __len__(self):
-        return len(self._users)
-
-    def enter(self, event, user):
-        """Add a stream of this User, which ``event`` wakes. Raises Unavailable if there are too many."""
-        most = min(OF_PORT_MAX, max(1, self._settings.http_max_connections // PART))
-        if self.is_closed or len(self._users) >= most:
-            raise Unavailable(f"{len(self._users)} event streams are open, and no more may be")
-        if list(self._users.values()).count(user.identity) >= OF_USER_MAX:
-            raise Unavailable(
-                f"{OF_USER_MAX} event streams of user '{user.name}' are open, and no more may be")
-        self._users[event] = user.identity
-
-    def leave(self, event):
-        self._users.pop(event, None)
-
-    def close(self):
-        """End all streams and accept no more."""
-        self.is_closed = True
-        for event in list(self._users):
-            event.set()
-
-
-class Waker:
-    """Wakes event streams. ``followers`` holds the Events that the streams wait for."""
-
-    def __init__(self):
-        self.followers = {}
-
-    def wake(self):
-        for event in self.followers:
-            event.set()
 
 
 def is_wanted():

@@ -19,6 +19,7 @@ from gomq_py.broker.verbs.access import may_enter
 from gomq_py.http import foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
 from gomq_py.http.errors import LoginFailed, NotAuthorised, SessionEnded, Throttled
+from gomq_py.http.origins import login_address
 from gomq_py.http.session import number_in_cookie
 from gomq_py.observability.log import logger
 
@@ -97,7 +98,7 @@ def _by_session(number):
 
 
 def _address():
-    return foreign_pages.login_address(
+    return login_address(
         request.remote_addr or "", request.headers.get("Host", ""), node().settings.oauth_mgmt_base_url)
 
 

@@ -12,7 +12,7 @@ from gomq_py.http.answers import cut, elements, node, number_in, paced_answer, p
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.index import Rows, chunks
 from gomq_py.http.kinds import JSON
-from gomq_py.http.statistics import with_histories
+from gomq_py.http.curves import with_histories
 
 DEFAULT_PAGE_SIZE = 100
 # RabbitMQ's limit.

@@ -19,8 +19,8 @@ from gevent.pywsgi import WSGIHandler, WSGIServer
 
 from gomq_py.http.clients import Clients
 from gomq_py.http import heads
-from gomq_py.http.errors import BodyLost
-from gomq_py.http.live import Followers
+from gomq_py.http.followers import Followers
+from gomq_py.http.heads import BodyLost
 from gomq_py.http.upgrades import UpgradeRefused
 from gomq_py.hub.turns import PacedTurns, give_way
 from gomq_py.net.listener import abandon_socket, format_address, host_of
@@ -372,6 +372,11 @@ class _Server(WSGIServer):
         self.clients = Clients(settings, self._start_accepting_if_started)
         self.turns = PacedTurns()  # or a client that asks without pause would keep the loop from sockets
         self.followers = Followers(settings)
+
+    def update_environ(self):
+        # Nothing reads it, and pywsgi would have the start wait for a name server.
+        self.environ["SERVER_NAME"] = "localhost"
+        super().update_environ()
 
     def _is_full(self):
         return not self.clients.has_room()

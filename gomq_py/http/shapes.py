@@ -14,7 +14,7 @@ from gomq_py.broker.topology.bindings import escaped
 from gomq_py.broker.topology.definitions import jsonable
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
-from gomq_py.http import statistics
+from gomq_py.http import curves, statistics
 from gomq_py.http.answers import node
 from gomq_py.mqtt.model.sessions import NEVER as MQTT_NEVER
 from gomq_py.mqtt.wire.constants import VERSION_NAMES as MQTT_VERSIONS
@@ -32,7 +32,7 @@ _GONE = (OSError, ValueError, AttributeError)
 
 def vhost(one):
     """Return a vhost as JSON, with sums over its queues. May switch greenlets."""
-    view = statistics.view(statistics.VHOST, (one, node()))
+    view = curves.view(statistics.VHOST, (one, node()))
     shape = {
         "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(),
         "tracing": bool(one.tracing), "cluster_state": {node().name: "running"},
@@ -90,7 +90,7 @@ def exchange(one):
         "user_who_performed_action": "",
     }
     if one.state.publish_in or one.state.publish_out:
-        shape["message_stats"] = statistics.view(statistics.EXCHANGE, one).put({})
+        shape["message_stats"] = curves.view(statistics.EXCHANGE, one).put({})
     if getattr(one, "delayed_store", None) is not None:
         shape |= set_aside(one.delayed_store.aside)
     return shape
@@ -148,7 +148,7 @@ def queue(one):
     }
     if one.exclusive_owner is not None:
         shape["owner_pid_details"] = owner(one)
-    view, store, consumers = statistics.view(statistics.QUEUE, one), one.store, one.consumer_count
+    view, store, consumers = curves.view(statistics.QUEUE, one), one.store, one.consumer_count
     ready_bytes = store.ready_bytes if store is not None else 0
     unacked_bytes = store.unacked_bytes if store is not None else 0
     capacity = 1.0 if consumers else 0
@@ -243,7 +243,7 @@ def channel_name(channel, connection):
 def channel(one, connection):
     """Return a channel as JSON, with all fields that lists show."""
     host, port = peer_of(connection)
-    stats = statistics.view(statistics.CHANNEL, one).put({})
+    stats = curves.view(statistics.CHANNEL, one).put({})
     return {
         "name": channel_name(one, connection), "number": one.id, "node": node().name,
         "vhost": connection.vhost.name, "user": connection.user.name,
@@ -283,7 +283,7 @@ def connection(one):
     }
     if one.door == "mqtt":
         shape["client_id"] = one.client_id
-    return statistics.view(statistics.CONNECTION, one).put(shape)
+    return curves.view(statistics.CONNECTION, one).put(shape)
 
 
 def mqtt_connection(one):

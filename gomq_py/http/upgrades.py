@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gevent
 import orjson
 
-from gomq_py.http.foreign_pages import is_of, login_address
+from gomq_py.http.origins import is_of, login_address
 from gomq_py.net.listener import format_address, host_of, serve, telling_why, unix_peer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog

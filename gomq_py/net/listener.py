@@ -101,7 +101,7 @@ def keep_segments_short(listening: Any) -> None:
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:
-    """Return (address family, address) for bind(). May switch."""
+    """Return (address family, address) for bind(). May switch greenlets."""
     # A numeric address is parsed here: the resolver would take a thread and 0.5 MB of tables.
     try:
         parsed = ip_address(host)
@@ -224,7 +224,7 @@ class Listener:
 
     def close(self) -> None:
         """Stop accepting and free the address; accepted connections go on. A second call does nothing. May
-        switch.
+        switch greenlets.
         """
         if self._greenlet is not None:
             self._greenlet.kill()
@@ -339,7 +339,7 @@ class Listener:
 
     def _wait_for_more(self) -> None:
         """Wait for a connection; if the loop accepts, only for a connection that needs this greenlet. May
-        switch.
+        switch greenlets.
         """
         if self._watcher is None:
             self._socket.settimeout(None)
@@ -401,7 +401,9 @@ class Listener:
 
 
 def serve(handle: Handle, connection: Any, address: Any) -> None:
-    """Call a protocol's ``handle`` for a connection, and return when the client is gone. May switch."""
+    """Call a protocol's ``handle`` for a connection, and return when the client is gone. May switch
+    greenlets.
+    """
     when_gone = handle(connection, address)
     if when_gone is not None:
         gone = Event()

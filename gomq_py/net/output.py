@@ -158,7 +158,9 @@ class Output:
         return len(self.ahead) + self.source.left + len(self.pending)
 
     def wait_drained(self, timeout_s):
-        """Wait until all octets are sent or the socket broke. Returns whether all were sent. May switch."""
+        """Wait until all octets are sent or the socket broke. Returns whether all were sent. May switch
+        greenlets.
+        """
         if self.pending_octets() and not self.broken:
             drained = Event()
             self.call_when_drained(drained.set)

@@ -99,7 +99,7 @@ class Stream:
 
     def run(self, lane, handler, rest=b""):
         """Read until the peer closes or stop() is called. ``rest``: octets that a handshake read before; the
-        lane (parser) gets them first. Raises what the lane or the socket raised. May switch.
+        lane (parser) gets them first. Raises what the lane or the socket raised. May switch greenlets.
         """
         ended = Event()
         self.begin(lane, handler, rest, ended.set)

@@ -81,17 +81,16 @@ def import_late():
         made.extensions["gomq.sessions"] = app.Sessions()
         return made
 
-    door._APPS[door.HTTP] = create_app
+    app.MAKERS[door.HTTP] = create_app
 
 
 def steer_http():
     """The management door, which few seeds open."""
-    from gevent import pywsgi, server as gevent_server
+    from gevent import server as gevent_server
 
     from gomq_py.http import clients, server
 
     gevent_server.GeventSocket = network.WaitingSocket
-    pywsgi.socket.getfqdn = lambda name="": "simulation"
     clients.shut_down = network.shut_down
     server._has_gone = network.has_gone
     server.Pool = _Pool

@@ -1,7 +1,7 @@
 """/api/connections, /api/channels, /api/consumers: lists all three kinds, and closes connections."""
 from flask import Blueprint, g, request
 
-from gomq_py.http import kinds, shapes, statistics
+from gomq_py.http import curves, kinds, shapes
 from gomq_py.http.answers import body, integer_of, json_answer, no_content, node
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.entities import find_vhost
@@ -50,7 +50,7 @@ def list_connections(user=None):
 @access(MANAGEMENT)
 def get_connection(name):
     """Return one connection."""
-    statistics.with_history()
+    curves.with_history()
     return json_answer(shapes.connection(find(name)))
 
 
@@ -106,7 +106,7 @@ def put_channel(name):
 @access(MANAGEMENT)
 def get_channel(name):
     """Return one channel with its consumers."""
-    statistics.with_history()
+    curves.with_history()
     channel, connection = find_channel(name)
     shape = shapes.channel(channel, connection)
     shape["consumer_details"] = [

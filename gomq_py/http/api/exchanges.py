@@ -11,7 +11,7 @@ from gomq_py.broker.verbs import exchanges
 from gomq_py.broker.verbs.publishing import prepare, store_and_wait
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused, NoPermission
-from gomq_py.http import kinds, shapes, statistics
+from gomq_py.http import curves, kinds, shapes
 from gomq_py.http.answers import (
     body, boolean_of, check_node, decoded_arguments, json_answer, no_content, node, sliced, text_of,
 )
@@ -40,7 +40,7 @@ def list_exchanges(vhost=None):
 @access(MANAGEMENT)
 def get_exchange(vhost, name):
     """Return one exchange."""
-    statistics.with_history()
+    curves.with_history()
     shape = shapes.exchange(find_exchange(vhost, name))
     shape["incoming"], shape["outgoing"] = [], []
     return json_answer(shape)

@@ -9,7 +9,7 @@ import gomq_py
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.signals import audit_log
 from gomq_py.broker.signals.alarms import DISK, MEMORY
-from gomq_py.http import shapes, statistics
+from gomq_py.http import curves, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.entities import check_node_name
 from gomq_py.http.errors import BadRequest
@@ -61,15 +61,15 @@ def node_shape():
         "gc_num": sum(one["collections"] for one in gc.get_stats()),
         "failed_jobs": dict(node().broker.scheduler.failed_jobs),
     }
-    statistics.view(statistics.THE_NODE, node()).put(shape)
-    return statistics.view(statistics.NODE_CHURN, node()).put(shape)
+    curves.view(statistics.THE_NODE, node()).put(shape)
+    return curves.view(statistics.NODE_CHURN, node()).put(shape)
 
 
 @blueprint.get("/api/nodes")
 @access(MONITORING)
 def list_nodes():
     """Return a list of the nodes, which has one entry."""
-    statistics.with_history()
+    curves.with_history()
     return json_answer([node_shape()])
 
 
@@ -77,7 +77,7 @@ def list_nodes():
 @access(MONITORING)
 def get_node(name):
     """Return the node of this name."""
-    statistics.with_history()
+    curves.with_history()
     check_node_name(name)
     return json_answer(node_shape())
 

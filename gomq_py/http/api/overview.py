@@ -6,7 +6,7 @@ from flask import Blueprint, g
 import gomq_py
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.build_info import RABBITMQ_VERSION
-from gomq_py.http import shapes, statistics
+from gomq_py.http import curves, shapes, statistics
 from gomq_py.http.answers import json_answer, node, no_content
 from gomq_py.http.entities import check_node_name, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
@@ -20,13 +20,13 @@ RETENTION = ("global", "basic", "detailed")
 @access(MANAGEMENT)
 def overview():
     """Return totals, rates, listeners and versions."""
-    statistics.with_history()
+    curves.with_history()
     vhosts = visible_vhosts()
     sees_all = MONITORING in g.tags
     # Users who see all share one history, whichever vhosts come and go.
-    view = statistics.view(statistics.WHOLE, (None if sees_all else tuple(vhosts), node()))
+    view = curves.view(statistics.WHOLE, (None if sees_all else tuple(vhosts), node()))
     lengths, octets = len(statistics.LENGTH_NAMES), len(view.group.names) - len(statistics.OCTETS)
-    churn = statistics.view(statistics.NODE_CHURN, node()).put({}) if sees_all else {}
+    churn = curves.view(statistics.NODE_CHURN, node()).put({}) if sees_all else {}
     settings = node().settings
     retention = settings.stats_interval * settings.stats_log_size // 1000
     return json_answer({

@@ -10,7 +10,7 @@ from gomq_py.broker.queues.peeking import describe_groups
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
-from gomq_py.http import durability, kinds, shapes, statistics
+from gomq_py.http import curves, durability, kinds, shapes
 from gomq_py.http.answers import (
     body, boolean_of, check_node, check_required, decoded_arguments, integer_of, json_answer, no_content,
     node, number_in, paced_list, sliced,
@@ -57,7 +57,7 @@ def list_queues(vhost=None):
 @access(MANAGEMENT)
 def get_queue(vhost, name):
     """Return one queue, with its consumers on connections that the user sees."""
-    statistics.with_history()
+    curves.with_history()
     queue = find_queue(vhost, name)
     connections = {
         id(channel): one for one in visible() for channel in list(one.channels.values())

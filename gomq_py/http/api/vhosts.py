@@ -3,7 +3,7 @@ from flask import Blueprint, g, request
 
 from gomq_py.broker.features.arguments import TYPES
 from gomq_py.errors import PreconditionFailed
-from gomq_py.http import kinds, shapes, statistics
+from gomq_py.http import curves, kinds, shapes
 from gomq_py.http.answers import body, boolean_of, json_answer, no_content, node, text_of
 from gomq_py.http.api.connections import list_of_channels, visible
 from gomq_py.http.errors import BadRequest, PreconditionNotMet
@@ -25,7 +25,7 @@ def list_vhosts():
 @access(MANAGEMENT)
 def get_vhost(name):
     """Return one vhost."""
-    statistics.with_history()
+    curves.with_history()
     return json_answer(shapes.vhost(find_vhost(name)))
 
 

@@ -4,7 +4,8 @@ and QoS 0 messages that no queue keeps (Sink).
 mqtt.server.flows makes both; publication writes packets for them. The consumer fills the hub's output buffer
 when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination without a
 store, bound like a queue. The sink gathers packets while a read is handled, and sends them at the read's end.
-Publishers wait a while for a client whose share of memory is full; then it loses messages. Never switches.
+Publishers wait a while for a client whose share of memory is full; then it loses messages. Never switches
+greenlets.
 """
 from functools import partial
 

@@ -39,7 +39,7 @@ class Background:
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
-        """Wait until each worker has, at some time, no jobs. May switch."""
+        """Wait until each worker has, at some time, no jobs. May switch greenlets."""
         for worker in reversed(self._workers):  # the first one closes files that the others let go of
             worker.join()
 
@@ -89,7 +89,7 @@ class BackgroundWorker:
             self._begin()
 
     def join(self):
-        """Wait until all jobs are done. May switch."""
+        """Wait until all jobs are done. May switch greenlets."""
         while (greenlet := self._greenlet) is not None:
             greenlet.join()
             self._ended(greenlet)
@@ -167,7 +167,7 @@ class BackgroundWorker:
         self._greenlet = None
 
     def _finish(self):
-        """Wait for the running job, and call its ``done``. May switch."""
+        """Wait for the running job, and call its ``done``. May switch greenlets."""
         work, done = self._under_way
         try:
             result, error = work.get(), None

@@ -350,7 +350,8 @@ class NameChanges:
 
     def make(self, changes, failures):
         """Have a thread make the ``changes``, a result of take(), in order; then report them to the
-        replicators and call each ``done``. Adds {change: error} to the dict ``failures``. May switch.
+        replicators and call each ``done``. Adds {change: error} to the dict ``failures``. May switch
+        greenlets.
         """
         if not changes:
             return
@@ -380,14 +381,14 @@ class NameChanges:
 
     def make_alone(self, failures):
         """Make all waiting changes while no flush runs; are_due() is true until this returns. Adds {change:
-        error} to ``failures``. May switch.
+        error} to ``failures``. May switch greenlets.
         """
         self._is_making_alone = True
         self.make(self.take(), failures)
         self._is_making_alone = False
 
     def make_soon(self):
-        """Make the changes with ``soon``. Returns {change: error}. No flush runs. May switch."""
+        """Make the changes with ``soon``. Returns {change: error}. No flush runs. May switch greenlets."""
         changes, self._soon = self._soon, []
         failures = {}
         self._is_making_alone = True

@@ -72,7 +72,7 @@ class Durability:
     def wait(self):
         """Wait until all changes so far are safe.
 
-        Raises the error of the disk or of an acknowledger. May switch.
+        Raises the error of the disk or of an acknowledger. May switch greenlets.
         """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))

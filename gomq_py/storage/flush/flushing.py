@@ -206,7 +206,7 @@ class CommitDelay:
 
     def hold_up(self, flusher):
         """Wait until the next flush may begin, by ``flusher.pause``; do not wait if ``flusher`` is None. May
-        switch.
+        switch greenlets.
         """
         due, self._may_begin_s = self._may_begin_s, 0.0
         left = due - time.monotonic() if due and flusher is not None else 0.0
@@ -262,7 +262,9 @@ class Wakeup:
         self.is_rung = False
 
     def wait(self, until_s):
-        """Wait until ``set`` is called, or about until ``until_s`` (time.monotonic()). May switch."""
+        """Wait until ``set`` is called, or about until ``until_s`` (time.monotonic()). May switch
+        greenlets.
+        """
         if self.is_rung:
             return
         if not 0.0 < self.rings_at_s <= until_s:
@@ -348,7 +350,7 @@ class Flushing:
 
     def run(self, jobs, unbegun):
         """Run the jobs and wait for all. Returns (owner, error) of each failed job. The dict ``unbegun`` gets
-        {owner: error} of jobs for which there was no thread. May switch.
+        {owner: error} of jobs for which there was no thread. May switch greenlets.
         """
         # Jobs of sync_in_hub() run in greenlets, the others in threads of the pool.
         in_hub = self.sync_in_hub
@@ -369,7 +371,7 @@ class Flushing:
         return results
 
     def finish(self):
-        """Wait for the threads of an interrupted cycle to end their work. May switch."""
+        """Wait for the threads of an interrupted cycle to end their work. May switch greenlets."""
         for work in self.at_work:
             work.wait(None)
         self.at_work = []

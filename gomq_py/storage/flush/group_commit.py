@@ -178,14 +178,16 @@ class GroupCommit:
     def wait(self):
         """Wait until all that is marked now has been flushed.
 
-        Raises the error of a failed sync. May switch.
+        Raises the error of a failed sync. May switch greenlets.
         """
         result = AsyncResult()
         self.after_sync(lambda error: result.set(None) if error is None else result.set_exception(error))
         result.get()
 
     def stop(self):
-        """Flush all marks and finish all background jobs, with those added meanwhile. May switch."""
+        """Flush all marks and finish all background jobs, with those added meanwhile. May switch
+        greenlets.
+        """
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -279,7 +281,8 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest until something is marked, at most REST_S. Returns whether something was marked. May switch.
+        """Rest until something is marked, at most REST_S. Returns whether something was marked. May switch
+        greenlets.
         """
         if self._stopping:
             return False
@@ -342,7 +345,7 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Wait until a callback is in a hurry, at most UNHURRIED_S. May switch."""
+        """Wait until a callback is in a hurry, at most UNHURRIED_S. May switch greenlets."""
         # Meanwhile changes asked for with ``soon`` are made.
         due = time.monotonic() + UNHURRIED_S
         while not self._next.is_hurried and not self._stopping:
@@ -434,7 +437,7 @@ class GroupCommit:
 
     def _in_portions(self, items):
         """Yield the items, and let other greenlets run after each slice of time. Ends early at a kill. May
-        switch.
+        switch greenlets.
         """
         clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
         for item in items:
@@ -447,7 +450,7 @@ class GroupCommit:
 
     def _flush(self, batch, jobs, answered):
         """Run the jobs of a batch, release their files, and record failures, duration and the next flush's
-        delay. ``answered``: count of callbacks and joins that this flush answers. May switch.
+        delay. ``answered``: count of callbacks and joins that this flush answers. May switch greenlets.
         """
         began = time.monotonic()
         unbegun = {}
@@ -476,7 +479,7 @@ class GroupCommit:
 
     def _answer(self, of_logs, other):
         """Call all callbacks of this sync, and of callers that came meanwhile. ``of_logs``: the error of a
-        failed log; ``other``: any other error. May switch.
+        failed log; ``other``: any other error. May switch greenlets.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from gevent.event import Event
 
 from gomq_py.http import live
+from gomq_py.http.followers import Waker
 
 
 def test_stream_with_nothing_to_tell_gives_a_sign_of_life_although_it_is_woken(monkeypatch):
@@ -19,7 +20,7 @@ def test_stream_with_nothing_to_tell_gives_a_sign_of_life_although_it_is_woken(m
         return []
 
     event.set()
-    stream = live._Stream(live.Waker(), followers, event, SimpleNamespace(is_good=lambda: True), tell)
+    stream = live._Stream(Waker(), followers, event, SimpleNamespace(is_good=lambda: True), tell)
 
     lines = iter(stream)
 

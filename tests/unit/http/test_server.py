@@ -1,7 +1,7 @@
 """Raw request paths to WSGI's PATH_INFO, and the ends of connections."""
 import gevent
 import pytest
-from gevent import socket
+from gevent import pywsgi, socket
 from gevent.event import Event
 
 from gomq_py.config.settings import Settings
@@ -61,6 +61,12 @@ def test_request_that_is_cut_ends_without_a_traceback(served, capsys, octets):
 
     assert client.recv(100) == b""
     assert capsys.readouterr().err == ""
+
+
+def test_server_that_starts_asks_no_name_server(served, monkeypatch):
+    monkeypatch.setattr(pywsgi.socket, "getfqdn", lambda name: pytest.fail(f"asks for {name}"))
+
+    served(lambda environ, start_response: [])
 
 
 def test_server_that_closes_does_not_wait_for_the_rest_of_a_body(served):

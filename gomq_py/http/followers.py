@@ -1,0 +1,50 @@
+"""Followers: the event streams (``live``) of one port, and what wakes them.
+
+Needs no Flask, because the broker's start needs none.
+"""
+# Limits per user and per port; the latter is also at most this part of the port's connections.
+OF_USER_MAX, OF_PORT_MAX, PART = 20, 200, 4
+
+
+class Followers:
+    """The event streams of one port. All end when the port closes."""
+
+    def __init__(self, settings):
+        self._settings = settings
+        self._users = {}  # {Event: name of the user}
+        self.is_closed = False  # once true, the remaining streams have to end
+
+    def __len__(self):
+        return len(self._users)
+
+    def enter(self, event, user):
+        """Add a stream of this User, which ``event`` wakes. Raises Unavailable if there are too many."""
+        # imported here: a broker that was sent no request needs no Flask
+        from gomq_py.http.errors import Unavailable
+        most = min(OF_PORT_MAX, max(1, self._settings.http_max_connections // PART))
+        if self.is_closed or len(self._users) >= most:
+            raise Unavailable(f"{len(self._users)} event streams are open, and no more may be")
+        if list(self._users.values()).count(user.identity) >= OF_USER_MAX:
+            raise Unavailable(
+                f"{OF_USER_MAX} event streams of user '{user.name}' are open, and no more may be")
+        self._users[event] = user.identity
+
+    def leave(self, event):
+        self._users.pop(event, None)
+
+    def close(self):
+        """End all streams and accept no more."""
+        self.is_closed = True
+        for event in list(self._users):
+            event.set()
+
+
+class Waker:
+    """Wakes event streams. ``followers`` holds the Events that the streams wait for."""
+
+    def __init__(self):
+        self.followers = {}
+
+    def wake(self):
+        for event in self.followers:
+            event.set()
