@@ -234,7 +234,7 @@ def clients_with_manners(world, network, book, left):
     """Clients of a seed that has them, or none: a publisher of a queue, and those who consume from it."""
     random = world.random("manners")
     manners = random.choice(MANNERS)
-    if random.random() >= SHARE or not left(["m0"]):
+    if not left(["m0"], random.random() < SHARE):
         return []
     traits = [name for name in ("quorum", "limited") if random.random() < 0.2]
     traits += ["single"] if "single" in manners else []

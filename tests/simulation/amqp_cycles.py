@@ -37,7 +37,7 @@ class CycleLedger(QueueLedger):
 def clients_of_cycles(world, network, book, left):
     """Those of a seed that has them, or none."""
     random = world.random("cycles")
-    if random.random() >= SHARE or not left(["y0"]):
+    if not left(["y0"], random.random() < SHARE):
         return []
     is_automatic = random.random() < 0.5
     ledgers = [

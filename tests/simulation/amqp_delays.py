@@ -87,7 +87,7 @@ class DelayingChannel(PatientChannel):
 def delaying_clients(world, network, book, left):
     """Those of a seed that has them, or none."""
     random = world.random("delays")
-    if random.random() >= SHARE or not left(["d0"]):
+    if not left(["d0"], random.random() < SHARE):
         return []
     ledger = DelayedLedger(world, "d0", book)
     actions = random.sample(OF_CONSUMERS, random.randrange(4))

@@ -235,7 +235,7 @@ class EndingClient(OwnerClient):
 def clients_of_ends(world, network, book, left):
     """Those of a seed that has them, or none."""
     random = world.random("ends")
-    if random.random() >= SHARE or not left(["e0"]):
+    if not left(["e0"], random.random() < SHARE):
         return []
     ledger = EndingLedger(world, "e0", book, random.random() < 0.7)
     world.say(ledger.name, ledger.kind)

@@ -129,7 +129,7 @@ class Binder(RoutedPublisher):
 def clients_of_exchanges(world, network, book, left):
     """(clients, ledgers) of a seed that has them, or none: who publishes, binds and consumes."""
     random = world.random("exchanges")
-    if random.random() >= SHARE or not left(["x0"]):
+    if not left(["x0"], random.random() < SHARE):
         return [], []
     router = RoutingLedger(world, "x0", book)
     of_publishers = ["publish", *random.sample(OF_PUBLISHERS, random.randrange(len(OF_PUBLISHERS) + 1))]

@@ -147,7 +147,7 @@ class BeatingClient(AMQPClient):
 def beating_clients(world, network, book, left):
     """Clients of a seed that has them, and their ledgers, or none."""
     random = world.random("heartbeats")
-    if random.random() >= SHARE or not left(["b0"]):
+    if not left(["b0"], random.random() < SHARE):
         return [], []
     ledger = HeartbeatLedger(world, "beating", random.choice(HEARTBEATS_S))
     queue = QueueLedger(world, "b0", book)

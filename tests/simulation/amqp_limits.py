@@ -169,7 +169,7 @@ class LimitedConsumer(Channel):
 def limited_clients(world, network, book, left):
     """Those of a seed that has them, or none."""
     random = world.random("limits")
-    if random.random() >= SHARE or not left(["limit"]):
+    if not left(["limit"], random.random() < SHARE):
         return []
     traits = {random.choice(LIMITS), "sized"}
     traits |= {name for name in ("transient", "letters") if random.random() < 0.5}

@@ -194,7 +194,7 @@ OWN_ACTIONS = {"purge": (1, Owner._purge), "delete": (0.5, Owner._delete)}
 def owners(world, network, book, left):
     """Clients of a seed that has them, or none."""
     random = world.random("owners")
-    if random.random() >= SHARE or not left(["k0"]):
+    if not left(["k0"], random.random() < SHARE):
         return []
     ledger = OwnedLedger(world, "k0", book, random.choice(KINDS))
     actions = random.sample(sorted({*OF_CONSUMERS, *OF_PUBLISHERS}), random.randrange(6))

@@ -266,7 +266,7 @@ class SchedulingChannel(PatientChannel):
 def scheduling_clients(world, network, book, left):
     """(clients, ledgers) of a seed that has them, or none."""
     random = world.random("repeats")
-    if random.random() >= SHARE or not left(["schedules"]):
+    if not left(["schedules"], random.random() < SHARE):
         return [], []
     ledger = ScheduleLedger(world, "schedules")
     actions = random.sample(("close_channel", "close_connection"), random.randrange(3))

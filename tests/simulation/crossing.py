@@ -169,13 +169,12 @@ class CrossedConsumer(Channel):
 def clients_that_cross(world, network, book, left):
     """(clients, ledgers) of a seed that has them, or none; the book has those of its queues."""
     random = world.random("crossing")
-    if random.random() >= SHARE:
-        return [], []
-    roles, clients, ledgers = [], [], left([TopicLedger(world, "i0/a")])
+    is_drawn = random.random() < SHARE
+    roles, clients, ledgers = [], [], left([TopicLedger(world, "i0/a")], is_drawn)
     for ledger in ledgers:
         roles.append((TopicChannel, ledger, None, False, False, ["publish", "close_channel"]))
         clients.append(CrossedSubscriber(world, network, "subscriber-i0", ledger))
-    if left(["i0"]):
+    if left(["i0"], is_drawn):
         ledger = CrossedLedger(world, "i0", book)
         actions = random.sample(OF_CONSUMERS, random.randrange(len(OF_CONSUMERS) + 1))
         roles.append((CrossedConsumer, None, ledger, False, random.random() < 0.8, [

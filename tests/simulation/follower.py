@@ -22,6 +22,7 @@ SHARE = 0.1  # of seeds
 COMES_S = (0.0, 50e-6, 500e-6, 5e-3)
 EVENTS = (1, 3, 20, None)
 PAUSE_SHARE, PAUSE_S = 0.01, 0.2
+OFTEN_SHARE = 0.3  # of pauses, where a run is about them
 # What was told so long ago has come: a ledger counts on it (ledger.ACK_FLUSH_S).
 LATE_S = 0.2
 # What is about one machine, and written around the seam.
@@ -32,6 +33,7 @@ class Follower(Replicator):
     """Of a Machine. ``when_answered()``: called behind the next answer to the process that leads, or None."""
 
     when_answered = None
+    pause_share = PAUSE_SHARE
 
     def __init__(self, world, folder):
         self._world = world
@@ -136,7 +138,7 @@ class Follower(Replicator):
     def _go_on(self):
         if self._on_its_way and not self._is_coming:
             self._is_coming = True
-            is_pause = self._random.random() < PAUSE_SHARE
+            is_pause = self._random.random() < self.pause_share
             self._world.after(PAUSE_S if is_pause else self._random.choice(COMES_S), self._some_come)
 
     def _some_come(self):

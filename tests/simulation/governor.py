@@ -16,7 +16,7 @@ SHARE = 0.15  # of seeds
 MENDS_SHARE = 0.5
 # Of operators that withdraw what is restored; and for how long.
 WITHDRAWS_SHARE = 0.4
-WITHDRAWN_S = (0.1, 0.5)
+WITHDRAWN_S = (0.3, 1.0)
 VERBS = ("configure", "write", "read")
 # What keeps nobody from anything.
 HARMLESS = {"policy": "no effect", "operator": "no effect", "limit": 100, "user limit": 100}
@@ -226,9 +226,7 @@ def governed_clients(world, network, left):
     """(clients, ledgers) of a vhost with an operator, in a few seeds. ``left``: of parts, those that are not
     left out.
     """
-    if world.random("governed").random() >= SHARE:
-        return [], []
-    clients, ledgers = [], left([VHostLedger(world, "v0")])
+    clients, ledgers = [], left([VHostLedger(world, "v0")], world.random("governed").random() < SHARE)
     for ledger in ledgers:
         random = world.random(f"clients of {ledger.name}")
         roles = [(QUEUES[0], None), (None, QUEUES[0]), (None, LETTERS)]
@@ -237,7 +235,8 @@ def governed_clients(world, network, left):
             GovernedClient(
                 world, network, f"{ledger.name}-client-{number}", ledger, random.choice(USERS), *role)
             for number, role in enumerate(roles)]
-        if world.random(f"withdrawals of {ledger.name}").random() < WITHDRAWS_SHARE:
+        is_drawn = world.random(f"withdrawals of {ledger.name}").random() < WITHDRAWS_SHARE
+        if left([f"{ledger.name}-withdrawals"], is_drawn):
             ledger.to_withdraw = sorted({
                 (client.user, "read" if consumes else "write")
                 for client, (_, consumes) in zip(governed, roles, strict=True) if consumes != LETTERS})

@@ -306,7 +306,7 @@ def flow_of(world, network, name, left):
             clients.append(FlowSubscriber(
                 world, network, f"subscriber-{inbox}", Inbox(world, inbox, flow, wishes)))
     share = f"{name}-share"
-    if random.random() < 0.5 and left([share]):
+    if left([share], random.random() < 0.5):
         group = Group(world, share, flow, [Wish(f"$share/g/{all_}", random.choice((1, 2, 2)))])
         clients += [
             Member(world, network, f"member-{number}-{name}", group, number == 0)

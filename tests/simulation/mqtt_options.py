@@ -231,12 +231,11 @@ class Mourner(Testator):
 def clients_of_options(world, network, left):
     """(clients, ledgers) of a seed that has them, or none."""
     random = world.random("options")
-    if random.random() >= SHARE:
-        return [], []
-    clients, ledgers = [], left([TalkLedger(world, "n0")])
+    is_drawn = random.random() < SHARE
+    clients, ledgers = [], left([TalkLedger(world, "n0")], is_drawn)
     for ledger in ledgers:
         clients += [Talker(world, network, f"talker-{number}-n0", ledger) for number in range(2)]
-    for ledger in left([DelayLedger(world, "z0")]):
+    for ledger in left([DelayLedger(world, "z0")], is_drawn):
         ledgers.append(ledger)
         clients += [kind(world, network, f"{kind.__name__.lower()}-z0", ledger)
                     for kind in (Mourner, TopicSubscriber)]

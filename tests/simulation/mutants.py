@@ -338,3 +338,28 @@ MUTANTS = {
     for name, mutant in place.items()
     if getattr(mutant, "__module__", None) == place["__name__"] and not name.startswith("_")
 }
+# The parts that a run with a mutant consists of, if few seeds would have all that its fault takes.
+_OF_FOLLOWERS = "follower", "lose_machine", "pauses"
+ONLY = {mutant.__name__: frozenset(parts) for mutant, parts in {
+    confirm_before_the_flush: ("q0", "cut_power", "slow_flush"),
+    pubrec_before_its_record: ("t0", "kill"),
+    requeue_out_of_order: ("q0", "give_back"),
+    tx_commit_half_applied: ("q0", "tx"),
+    tx_rollback_keeps_what_was_published: ("q0", "tx"),
+    keeping_mutants.budget_not_given_back_on_reset: ("q0",),
+    keeping_mutants.client_served_without_end: ("q0",),
+    keeping_mutants.mapping_leaked_per_segment: ("q0",),
+    storage_mutants.log_not_flushed: ("q0", "t0", "cut_power"),
+    mended_mutants.refusal_told_behind_its_batch: ("t0", "refuse_files_and_kill"),
+    mended_mutants.qos_2_sent_before_followers_know: ("t0", *_OF_FOLLOWERS),
+    storage_mutants.part_of_a_write_counts_as_all: ("q0", "take_little"),
+    storage_mutants.message_told_behind_the_question: ("q0", *_OF_FOLLOWERS),
+    storage_mutants.definitions_told_behind_the_question: ("http0", *_OF_FOLLOWERS),
+    vhost_mutants.vhost_takes_one_more: ("v0",),
+    vhost_mutants.right_to_read_withdrawn_in_vain: ("v0", "v0-withdrawals"),
+    amqp_mutants.messages_of_a_group_are_free: ("q0", "q0-groups"),
+    amqp_mutants.limit_of_a_group_ignored: ("q0", "q0-groups"),
+    amqp_mutants.schedule_acknowledged_before_its_next_time_is_safe: ("schedules", "cut_power"),
+    amqp_mutants.schedule_leaves_out_what_came_meanwhile: ("schedules", "kill"),
+    amqp_mutants.schedule_sent_twice: ("schedules",),
+}.items()}

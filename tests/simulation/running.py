@@ -18,7 +18,7 @@ from gomq_py.build_info import compiled_file, hot_modules, stale_modules
 from tests.simulation.children import in_children
 from tests.simulation.clock import CLOCK
 from tests.simulation.figures import MANY, Figures, listed, of_seed
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import MUTANTS, ONLY
 from tests.simulation.scenario import STORM_S, Reduction, Scenario
 from tests.simulation.steering import import_late, steer
 from tests.simulation.world import FOLDER_PREFIX
@@ -41,7 +41,8 @@ def run_all(arguments):
         return compare(asked.seeds, jobs)
     if asked.mutant == "all":
         return find_mutants(seeds, jobs)
-    reduction = Reduction(frozenset(asked.without.split(",")) - {""}, asked.faults, asked.storm)
+    whole = Reduction(only=parts_of(asked.only) or ONLY.get(asked.mutant, frozenset()))
+    reduction = whole._replace(without=parts_of(asked.without), faults=asked.faults, storm_s=asked.storm)
     if asked.mutant:
         MUTANTS[asked.mutant]()
         jobs = asked.jobs or 1  # or the first that finds it would be another one each time
@@ -55,16 +56,16 @@ def run_all(arguments):
             failed.append((seed, result))
             if asked.mutant:
                 break
-    whole = reduction == Reduction() and not asked.mutant
     for seed, result in failed:
-        smaller = shrink(seed, result) if asked.shrink and reduction == Reduction() else reduction
+        smaller = shrink(seed, result, whole) if asked.shrink and reduction == whole else reduction
         mutant = f" --mutant {asked.mutant}" if asked.mutant else ""
         print(f"failed: python -m tests.simulation {seed}{smaller}{mutant}", flush=True)
     if len(seeds) > 1 and not asked.mutant:
         print(figures)
-    if asked.write or whole and len(seeds) >= 10 * MANY:
+    is_plain = reduction == Reduction() and not asked.mutant
+    if asked.write or is_plain and len(seeds) >= 10 * MANY:
         figures.write()
-    return 1 if failed or whole and figures.is_lacking() else 0
+    return 1 if failed or is_plain and figures.is_lacking() else 0
 
 
 def get_ready():
@@ -89,7 +90,8 @@ def find_mutant(seeds, mutant):
     """(seed that finds it, how many it took, the finding), or nothing."""
     MUTANTS[mutant]()
     get_ready()
-    for took, (seed, result) in enumerate(in_children(1, partial(judge, Reduction(), None), seeds), 1):
+    reduction = Reduction(only=ONLY.get(mutant, frozenset()))
+    for took, (seed, result) in enumerate(in_children(1, partial(judge, reduction, None), seeds), 1):
         result = result or died(seed)
         if result["kind"]:
             return seed, took, result["text"].split("\n")[1].strip()
@@ -127,6 +129,7 @@ def command():
     parser.add_argument(
         "--mutant", metavar="NAME", choices=[*MUTANTS, "all"], help="put this fault into the broker")
     parser.add_argument("--without", default="", help="parts of the seeds that are left out: kill,q1")
+    parser.add_argument("--only", default="", help="parts that the seeds consist of, drawn or not: f0,kill")
     parser.add_argument("--faults", type=int, help="so many at most")
     parser.add_argument("--storm", type=float, default=STORM_S, help="for so many virtual seconds")
     parser.add_argument("--jobs", type=int, default=0, help="seeds at a time; one for each processor")
@@ -136,16 +139,19 @@ def command():
     return parser
 
 
+def parts_of(argument):
+    """Names with commas between them."""
+    return frozenset(argument.split(",")) - {""}
+
+
 def seeds_of(argument):
     """7 is one seed, 1-100 are a hundred."""
     first, _, last = argument.partition("-")
     return range(int(first), int(last or first) + 1)
 
 
-def shrink(seed, result):
+def shrink(seed, result, reduction):
     """Leave out of a seed what it does not need to fail in the same way. Returns the Reduction."""
-    reduction = Reduction()
-
     def fails(smaller):
         nonlocal reduction
         (_, again), = in_children(1, partial(judge, smaller, None), [seed])

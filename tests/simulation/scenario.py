@@ -23,7 +23,7 @@ from tests.simulation.clock import CLOCK
 from tests.simulation.crossing import clients_that_cross
 from tests.simulation.definitions_ledger import DefinitionsLedger
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, RARE_FAULTS, Faults
-from tests.simulation.follower import SHARE as FOLLOWER_SHARE, Follower
+from tests.simulation.follower import OFTEN_SHARE, SHARE as FOLLOWER_SHARE, Follower
 from tests.simulation.governor import governed_clients
 from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
@@ -65,14 +65,22 @@ def name_of(part):
 
 
 class Reduction(NamedTuple):
-    """What is left out of a seed: parts by their names, all but so many faults, the end of the storm."""
+    """What is left out of a seed: parts by their names, all but so many faults, the end of the storm.
+    ``only``: the parts that it consists of, drawn or not, if any are named.
+    """
 
     without: frozenset = frozenset()
+    only: frozenset = frozenset()
     faults: int | None = None
     storm_s: float = STORM_S
 
+    def has(self, name):
+        """Whether this part is there, if the seed has drawn it or it is one of ``only``."""
+        return name not in self.without and (not self.only or name in self.only)
+
     def __str__(self):
         return "".join((
+            f" --only {','.join(sorted(self.only))}" if self.only else "",
             f" --without {','.join(sorted(self.without))}" if self.without else "",
             f" --faults {self.faults}" if self.faults is not None else "",
             f" --storm {self.storm_s:g}" if self.storm_s != STORM_S else ""))
@@ -94,26 +102,26 @@ class Scenario(Faults):
         self._network = Network(world)
         self.machine = Machine(world, self._network, folder)
         # Some kinds of faults hide others: each seed has its own.
-        self._kinds = self._left(self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS))))
-        self._kinds += self._left(
-            kind for kind, share in RARE_FAULTS.items() if world.random(name_of(kind)).random() < share)
-        if world.random("follower").random() < FOLLOWER_SHARE and self._left(["follower"]):
+        self._kinds = self._some(FAULTS, 1 + self._random.randrange(len(FAULTS)))
+        for kind, share in RARE_FAULTS.items():
+            self._kinds += self._left([kind], world.random(name_of(kind)).random() < share)
+        if self._left(["follower"], world.random("follower").random() < FOLLOWER_SHARE):
             self.machine.follower = Follower(world, folder)
             self._kinds += self._left([Faults._lose_machine])
-        topics = self._left(
-            TopicLedger(world, f"t{number}") for number in range(self._random.choice((0, 1))))
-        topics += self._left(
-            kind(world, name) for kind, name in ((RetainedLedger, "r0"), (TopicLedger, "w0"))
-            if world.random(name).random() < 0.3)
+            if self._left(["pauses"], False):
+                self.machine.follower.pause_share = OFTEN_SHARE
+        topics = self._left([TopicLedger(world, "t0")], self._random.choice((0, 1)))
+        for kind, name in (RetainedLedger, "r0"), (TopicLedger, "w0"):
+            topics += self._left([kind(world, name)], world.random(name).random() < 0.3)
         self._book = Book(world)
         self._streams = [StreamLedger(world, name, self._book) for name in self._left(
-            f"s{number}" for number in range(world.random("streams").choice((0, 0, 1))))]
+            ["s0"], world.random("streams").choice((0, 0, 1)))]
         self.clients = self._amqp_clients() + [
             kind(world, self._network, f"{kind.__name__.lower()}-{ledger.name}", ledger)
             for ledger in topics for kind in OF_TOPICS[ledger.name[0]]
         ]
         flows = []
-        if world.random("flow").random() < FLOW_SHARE and self._left(["f0"]):
+        if self._left(["f0"], world.random("flow").random() < FLOW_SHARE):
             flows, clients = flow_of(world, self._network, "f0", self._left)
             self.clients += clients
         clients, options = clients_of_options(world, self._network, self._left)
@@ -147,40 +155,45 @@ class Scenario(Faults):
             *routers, *governed, *heartbeats, *schedules]
         self._others = [
             Other(self, self._network, folder, reduction, self._left)
-            for _ in self._left(["other"] * (world.random("other").random() < LINKS_SHARE))]
+            for _ in self._left(["other"], world.random("other").random() < LINKS_SHARE)]
         for other in self._others:
             self.clients += other.clients
             self.ledgers += other.ledgers
 
-    def _left(self, parts):
-        """Those that are not left out, of things with names."""
-        parts = {name_of(part): part for part in parts}
+    def _left(self, parts, is_drawn=True):
+        """Of parts, things with names, those of this run: that the seed has drawn, or that it consists of."""
+        parts = {name_of(part): part for part in parts if is_drawn or self._reduction.only}
+        parts = {name: part for name, part in parts.items() if self._reduction.has(name)}
         self.parts += [name for name in parts if name not in self.parts]
-        return [part for name, part in parts.items() if name not in self._reduction.without]
+        return list(parts.values())
+
+    def _some(self, parts, count):
+        """As _left(), of so many that are drawn."""
+        drawn = self._random.sample(parts, count)
+        return self._left(parts if self._reduction.only else drawn)
 
     def _operators(self):
         """The ledgers of HTTP clients, in few seeds: such a client takes much of the processor."""
         random = self.world.random("http")  # another one would change all seeds
-        if random.random() >= HTTP_SHARE:
-            return []
-        names = self._left(f"http{number}" for number in range(random.choice((1, 1, 2))))
+        is_drawn = random.random() < HTTP_SHARE
+        names = self._left((f"http{number}" for number in range(random.choice((1, 1, 2)))), is_drawn)
         return [DefinitionsLedger(self.world, name) for name in names]
 
     def _give_groups(self, queues):
         """Some queues have groups, in a part of the seeds."""
         random = self.world.random("groups of queues")  # another one would change all seeds
-        for name in self._left(f"{queue.name}-groups" for queue in queues if random.random() < GROUPED_SHARE):
-            queue = next(queue for queue in queues if name == f"{queue.name}-groups")
-            queue.traits = queue.traits - {"priority"} | {"grouped"}
-            if self.world.random(f"limit of groups of {queue.name}").random() < 0.5:
-                queue.traits |= {"one of a group"}
+        for queue in queues:
+            if self._left([f"{queue.name}-groups"], random.random() < GROUPED_SHARE):
+                queue.traits = queue.traits - {"priority"} | {"grouped"}
+                if self.world.random(f"limit of groups of {queue.name}").random() < 0.5:
+                    queue.traits |= {"one of a group"}
 
     def _amqp_clients(self):
         random, book = self._random, self._book
-        uses = self._left(random.sample(OPTIONAL, random.randrange(len(OPTIONAL) + 1)))
+        uses = self._some(OPTIONAL, random.randrange(len(OPTIONAL) + 1))
         names = self._left(f"q{number}" for number in range(random.choice((1, 2, 3))))
         queues = [
-            QueueLedger(self.world, name, book, self._left(random.sample(list(TRAITS), random.choice(FEW))))
+            QueueLedger(self.world, name, book, self._some(list(TRAITS), random.choice(FEW)))
             for name in names
         ]
         self._give_groups(queues)

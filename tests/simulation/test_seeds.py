@@ -12,9 +12,7 @@ from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
 SEEDS = "2 1 4 5 6 11 28 36 37 38 57 64 69 92 120 125 132 133 148 178 332 406 887 937 1019 6679 6759".split()
-
-# Faults after which the same process, or its folder, goes on. Without them a machine is lost more often.
-ALL_BUT_LOST_MACHINES = "kill,kill_at_a_call,cut_power,stop,jump,fill_disk,slow_flush,fail_flush"
+MOST_SEEDS = "1-40"  # if one seed of four finds a mutant, all of these miss it once in 100,000 times
 
 
 def simulate(*arguments, **environment):
@@ -81,35 +79,39 @@ def test_seed_by_itself_shows_its_trace(output):
     assert any("client-" in line and "is confirmed [" in line for line in lines)
 
 
-@pytest.mark.parametrize("mutant, finding, seeds", [
-    ("confirm_before_the_flush", "accepted and lost", "4-20"),
-    ("pubrec_before_its_record", "came twice at QoS 2", "2"),
-    ("requeue_out_of_order", "came", "1-20"),
-    ("log_not_flushed", "", "1-20"),
-    ("part_of_a_write_counts_as_all", "octets that nobody published", "18"),
-    ("tx_commit_half_applied", "accepted", "1-20"),
-    ("tx_rollback_keeps_what_was_published", "was not committed", "1-20"),
-    ("budget_not_given_back_on_reset", "nobody is connected, and octets of the budget for bodies", "1-1"),
-    ("client_served_without_end", "without a poll between", "1-3"),
-    ("mapping_leaked_per_segment", "more is kept: mappings", "1-1"),
-    ("vhost_takes_one_more", "connections are open, another was let in", "31"),
-    ("message_told_behind_the_question", "was accepted before", "302"),
-    ("definitions_told_behind_the_question", "is not there any more", "1191"),
-    ("qos_2_sent_before_followers_know", "came twice at QoS 2", f"11 --without {ALL_BUT_LOST_MACHINES}"),
-    ("right_to_read_withdrawn_in_vain", "may read, while right", "28"),
-    ("refusal_told_behind_its_batch", "accepted and lost",
-     "47 --without fail_flush,jump,kill_at_a_call,slow_flush,stop"),
-    ("messages_of_a_group_are_free", "of its group in hand", "6"),
-    ("schedule_acknowledged_before_its_next_time_is_safe", "sends nothing any more",
-     "882 --without fail_flush,fill_disk,jump,slow_flush,stop"),
-    ("schedule_leaves_out_what_came_meanwhile", "has left out a time", "69"),
-    ("schedule_sent_twice", "came twice", "49"),
-    ("limit_of_a_group_ignored", "of its group in hand", "22"),
+@pytest.mark.parametrize("mutant, finding", [
+    ("confirm_before_the_flush", "accepted and lost"),
+    ("pubrec_before_its_record", "came twice at QoS 2"),
+    ("requeue_out_of_order", "came"),
+    ("log_not_flushed", ""),
+    ("part_of_a_write_counts_as_all", "octets that nobody published|fault while handling"),
+    ("tx_commit_half_applied", "accepted"),
+    ("tx_rollback_keeps_what_was_published", "was not committed"),
+    ("budget_not_given_back_on_reset", "nobody is connected, and octets of the budget for bodies"),
+    ("client_served_without_end", "without a poll between"),
+    ("mapping_leaked_per_segment", "more is kept: mappings"),
+    ("vhost_takes_one_more", "are (open|there), another was let in"),
+    ("message_told_behind_the_question", "accepted and lost"),
+    ("definitions_told_behind_the_question", ""),
+    ("qos_2_sent_before_followers_know", "came twice at QoS 2|came with the identifier of"),
+    ("right_to_read_withdrawn_in_vain", "may read, while right"),
+    ("refusal_told_behind_its_batch", "accepted and lost"),
+    ("messages_of_a_group_are_free", "of its group in hand"),
+    ("schedule_acknowledged_before_its_next_time_is_safe", "sends nothing any more"),
+    ("schedule_leaves_out_what_came_meanwhile", "has left out a time"),
+    ("schedule_sent_twice", "came twice"),
+    ("limit_of_a_group_ignored", "of its group in hand"),
 ])
-def test_known_fault_is_found(mutant, finding, seeds):
-    printed, code = simulate("--no-shrink", "--mutant", mutant, *seeds.split())
+def test_known_fault_is_found(mutant, finding):
+    """By one of the first seeds, which passes without the fault."""
+    printed, code = simulate("--no-shrink", "--mutant", mutant, MOST_SEEDS)
+    assert code == 1 and re.search(finding, printed), printed
 
-    assert code == 1 and finding in printed, printed
+    *_, command = printed.splitlines()
+    seed = command.removeprefix("failed: python -m tests.simulation ").removesuffix(f" --mutant {mutant}")
+    printed, code = simulate(*seed.split())
+
+    assert code == 0, printed
 
 
 def test_seed_that_fails_is_made_small_and_fails_as_before():
