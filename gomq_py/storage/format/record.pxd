@@ -7,7 +7,7 @@ ctypedef const unsigned char* const_octets
 
 cdef unsigned int MAGIC
 cdef Py_ssize_t SMALLEST_RECORD_BYTES, LARGEST_ROUTING_BYTES
-cdef unsigned char SMALL, EXPIRES, SMALL_KIND, SMALL_PRIORITY
+cdef unsigned char PERSISTENT, SMALL, EXPIRES, SMALL_KIND, SMALL_PRIORITY
 cdef Py_ssize_t SMALL_LENGTH, SMALL_PARTS_BYTES
 cdef uint32_t SMALL_ORDINAL, SMALL_SALT
 cdef uint64_t SMALL_AGE_MS, SMALL_EXPIRY_MS

@@ -2,7 +2,7 @@
 
 Numbers are little-endian. In the msgs file every record begins at a multiple of 4 bytes from the start of the
 file. The first byte shows the form of the record: *small* (0x80 and more) or *long*. encode() uses the small
-form for every message that fits.
+form for every persistent message that fits.
 
     offset size    small
          0    1  0x80, the kind << 5, 0x10 if an expiry follows, and the priority (0 to 15)
@@ -181,7 +181,7 @@ def encode(
         and routing_length + properties_length + body_length <= SMALL_PARTS_BYTES
         and timestamp_ms >= begun_ms and timestamp_ms - begun_ms <= SMALL_AGE_MS
         and ordinal <= SMALL_ORDINAL and 1 <= kind <= SMALL_KIND and priority <= SMALL_PRIORITY
-        and not is_there
+        and flags & PERSISTENT and not is_there
         and (expires_at_ms == 0
              or expires_at_ms >= timestamp_ms and expires_at_ms - timestamp_ms <= SMALL_EXPIRY_MS)
     ):

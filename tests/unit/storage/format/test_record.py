@@ -84,7 +84,8 @@ TIME_MS = 1700000000000  # of the messages; their segment began 60000 earlier
     ({"expires_at_ms": TIME_MS + (1 << 32) - 1}, 44), ({"expires_at_ms": TIME_MS + (1 << 32)}, 48),
     ({"exchange": bytes(200), "routing_key": bytes(200), "body": bytes(76)}, 496),
     ({"exchange": bytes(200), "routing_key": bytes(200), "body": bytes(77)}, 528),
-], ids=range(12))
+    ({"persistent": False}, 48),
+], ids=range(13))
 def test_message_that_does_not_fit_takes_the_long_form(tmp_path, fields, size):
     body = fields.get("body", b"")
     fields = {"properties": b"\0\0", "routing_key": b"", **fields}
@@ -105,7 +106,7 @@ def test_message_that_does_not_fit_takes_the_long_form(tmp_path, fields, size):
 def test_time_that_is_far_from_the_segments_takes_the_long_form(tmp_path, came_ms, size):
     bench = StoreBench(tmp_path)
     bench.push(b"1")
-    bench.message.assign(b"", b"q", b"\0\0", b"2", came_ms)
+    bench.message.assign(b"", b"q", b"\0\0", b"2", came_ms, persistent=True)
     bench.store.append(bench.message)
     bench.store.write_out()
 
@@ -118,7 +119,7 @@ def test_time_that_is_far_from_the_segments_takes_the_long_form(tmp_path, came_m
 def test_record_behind_a_million_others_takes_the_long_form(tmp_path):
     """Its ordinal has no room in a small one. Records are read to the last."""
     bench = StoreBench(tmp_path, segment_bytes=64 << 20)
-    bench.message.assign(b"", b"q", b"\0\0", b"body", TIME_MS)
+    bench.message.assign(b"", b"q", b"\0\0", b"body", TIME_MS, persistent=True)
     while bench.store.append(bench.message) or bench.message.describe()["location"] >> 28 < 5:
         pass
     for _ in range((1 << 20) + 1):
