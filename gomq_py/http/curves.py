@@ -23,12 +23,12 @@ def windows():
 
 
 def with_history():
-    """Let ``view()`` return curves of one entity, as the request's query asks. Raises BadRequest."""
+    """Make ``view()`` return the query's curves for one entity. Raises BadRequest."""
     g.windows = windows()
 
 
 def with_histories(count):
-    """Let ``view()`` return curves of ``count`` entities, as the request's query asks. Raises BadRequest."""
+    """Make ``view()`` return the query's curves for a list of ``count`` entities. Raises BadRequest."""
     g.windows = {
         category: (age_s, max(incr_s, age_s / LIST_SAMPLES_MAX))
         for category, (age_s, incr_s) in windows().items()

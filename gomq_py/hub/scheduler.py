@@ -98,7 +98,7 @@ class Job:
 
 
 class TurnTaker:
-    """An object that works once after each batch (socket read) that concerns it, such as a queue.
+    """An object that works once after each batch (socket read) that touched it, such as a queue.
 
     The Scheduler sets ``touched``, True while the TurnTaker waits for its turn, and ``next``, the TurnTaker
     behind it in a TakerList.
@@ -241,7 +241,7 @@ class Scheduler:
         return bool(self.armed)
 
     def finish(self):
-        """End a batch: touched TurnTakers write to files, and have turns as far as the budget allows."""
+        """End a batch: touched TurnTakers write to files, and have turns while the budget lasts."""
         self.walking = False
         if self.closed:
             self._let_go()

@@ -294,7 +294,7 @@ class Listener:
             self._let_in(connection, address, host)
 
     def _must_wait(self, host: str) -> bool:
-        """Return True if the gate neither has room for a connection from ``host`` nor refuses it."""
+        """Return True if the gate has no room for a connection from ``host``, but does not refuse it."""
         gate = self._gate
         return gate is not None and not gate.has_room(host) and not gate.refuses(host)
 
@@ -322,7 +322,7 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next client. Raises OSError. May switch, unless ``at_once``."""
+        """Return (socket, address) of the next client. Raises OSError. Switches only without ``at_once``."""
         if not self._at_once:
             return self._socket.accept()
         waiting, self._waits_for_room = self._waits_for_room, None
@@ -337,8 +337,8 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """Wait until this greenlet is needed. If the event loop does not accept, the next accept() waits
-        instead. May switch greenlets.
+        """Wait for a connection that the event loop leaves to this greenlet. If the event loop does not
+        accept, let the next accept() wait instead. May switch greenlets.
         """
         if self._watcher is None:
             self._socket.settimeout(None)
@@ -477,7 +477,7 @@ def login_host(connection: Any, host: str) -> str:
 
 @lru_cache(64)
 def format_own(address: Any) -> str:
-    """Return a local address as text, such as "127.0.0.1:5672" or "[::1]:5672". Cached: there are few."""
+    """Return a local address as text, such as "127.0.0.1:5672" or "[::1]:5672". Cached."""
     return format_address(address)
 
 

@@ -30,7 +30,7 @@ LEAST_TOGETHER = 3
 
 
 class Hold:
-    """Keeps a connection from being read until release(). ``waits_for``: the awaited event, for operators."""
+    """Keeps a connection from being read until release(). ``waits_for``: the reason, for operators."""
 
     __slots__ = ("stream", "waits_for")
 
@@ -183,7 +183,7 @@ class Stream:
         return hold
 
     def let_go(self, hold):
-        """Remove a Hold. After the last Hold, bytes already read are parsed, and reading resumes."""
+        """Remove a Hold. After the last Hold, parse bytes that were already read, then read on."""
         del self.holds[hold]
         if self.holds:
             return
@@ -216,7 +216,7 @@ class Stream:
 
     @property
     def waits_for(self):
-        """The events that the stream's Holds wait for, a list of texts. Empty while the stream is read."""
+        """The reasons of the stream's Holds, a list of texts. Empty while the stream is read."""
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
@@ -247,12 +247,12 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Return True if the peer awaits no answer: it has plenty to send, or got nothing meanwhile."""
+        """Return True if the peer awaits no answer: it has plenty to send, or was sent nothing lately."""
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read at a tick of the coalescer. A small read, or a read that fills the buffer, ends this."""
+        """Read at a tick of the coalescer. The stream leaves it after a small read or a full one."""
         # After a full read more octets follow, so that the cost of a poll for them does not matter.
         if not self.together:
             return
@@ -367,7 +367,7 @@ class Stream:
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After the next poll, parse bytes that a Hold left, or read bytes held by TLS or the WebSocket."""
+        """After the next poll, parse bytes left by a Hold, or read bytes held by TLS or the WebSocket."""
         # A poll does not show octets that TLS or the WebSocket holds.
         self.after_poll.stop()
         if self.lacks_room:

@@ -219,7 +219,7 @@ class FastLane(streams.Lane):
                 channel.send_confirms()
 
     def confirm(self, channel):
-        """Have the publishes of this channel confirmed at the end of the read."""
+        """Have the channel's publishes confirmed at the end of the read."""
         if not channel.in_confirming:
             channel.in_confirming = True
             self.confirming_channels.append(channel)
@@ -396,8 +396,8 @@ class FastLane(streams.Lane):
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Have the handler finish the publish once queue number ``at`` can store the message. Ends the
-        parsing of this read. ``taken``: all queues before this one stored the message.
+        """Have the handler finish the publish once queue number ``at`` has room. Ends the parsing of this
+        read. ``taken``: all queues before ``at`` stored the message.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1

@@ -72,7 +72,7 @@ class SessionConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def stop(self):
-        """Leave the queue. Messages in flight stay in the session's Sent."""
+        """Leave the queue. The session keeps its messages in flight."""
         self.started = False
         self.unsafe = None
         self._stop_release_timer()
@@ -162,7 +162,7 @@ class SessionConsumer(consumers.Consumer):
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
-        """Find and measure the client's next message. Returns the bytes of its packet; 0 if there is no
+        """Find and measure the client's next message. Returns its packet's size in bytes; 0 without a
         message, or after many dropped messages in this turn.
         """
         queue = self.source
@@ -193,7 +193,8 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Take the measured message; write it at ``out[at]``. Returns the end offset, or ``at`` to wait."""
+        """Take the measured message; write it at ``out[at]``. Returns the end offset; ``at`` if it must wait.
+        """
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)
@@ -398,7 +399,7 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """Return how many more retained or shared messages the sink accepts now. Others wait elsewhere."""
+        """Return how many retained or shared messages the sink accepts now. Others wait elsewhere."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
@@ -443,7 +444,6 @@ class Sink(routes.Destination):
         return True
 
     def _publish_large(self, message, size):
-        """Publish a message that is larger than a spare buffer. Returns the same as publish()."""
         if self.output.blocked:
             return self._put_off(message)
         if self.large is not None and not self.large.admit(self, size):
@@ -471,7 +471,7 @@ class Sink(routes.Destination):
         return 1
 
     def is_late(self):
-        """Return True if no publisher waits for the client, because it reads too slowly or did so before."""
+        """Return True if publishers need not wait, because the client reads too slowly or did so before."""
         return self.blocked_ms > 0 and (self.was_late or self._is_too_long(self.scheduler.now_ms))
 
     def _is_too_long(self, now_ms):

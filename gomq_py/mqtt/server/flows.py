@@ -361,7 +361,7 @@ class Outbound:
         self.attach()
 
     def attach(self):
-        """Consume the session's queue, if there is one and it is not consumed yet."""
+        """Consume the session's queue, if there is one and this does not consume it yet."""
         queue = self.session.queue
         if queue is None or self.consumer is not None or self.is_stopped:
             return
@@ -405,7 +405,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """Return (messages that the sink sent, messages that the sink or the consumer dropped)."""
+        """Return (messages sent by the sink, messages dropped by the sink or the consumer)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent
@@ -483,7 +483,6 @@ class Outbound:
         self.consumer.begin()
 
     def _ended(self, reason):
-        """Close the connection, because the queue has dropped the consumer."""
         if not self.is_stopped:
             self.connection.force_close(reason)
 

@@ -73,11 +73,10 @@ class BackgroundWorker:
         return self._greenlet is None
 
     def add(self, function, *arguments, done=None, first=False):
-        """Have a thread call ``function(*arguments)`` soon, beside the flushes.
-
-        ``done(result, error)``, if given, is called in the event loop after the job. It must neither switch
-        greenlets nor raise. ``first``: the job is urgent, because a caller waits for it; urgent and other
-        jobs alternate. A number n above 1 lets up to n other jobs run together after this job.
+        """Have a thread call ``function(*arguments)`` soon, beside the flushes. ``done(result, error)``, if
+        given, is called in the event loop after the job. It must neither switch greenlets nor raise.
+        ``first``: the job is urgent; urgent and other jobs alternate. A number n above 1 lets up to n other
+        jobs run together after this job.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))

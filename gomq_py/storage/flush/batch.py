@@ -323,7 +323,7 @@ class NameChanges:
         self._begin()
 
     def when_told(self, callback):
-        """Call ``callback()`` once the replicators have the changes that a thread is making now."""
+        """Call ``callback()`` once the replicators know of the changes that a thread is making now."""
         if self._making:
             self._when_told.append(callback)
         else:

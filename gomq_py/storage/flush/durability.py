@@ -70,8 +70,8 @@ class Durability:
         self.disk.after_sync(callback, hurry, concerns)
 
     def wait(self):
-        """Wait until all changes so far are safe. Raises the error of the disk or of an acknowledger. May
-        switch greenlets.
+        """Wait until all changes so far are safe. Raises the error of the disk or of a follower. May switch
+        greenlets.
         """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
@@ -166,7 +166,7 @@ def _not_ours():
 
 
 class _Promise:
-    """A callback that waits for the local disk and then for the acknowledgers in ``missing``."""
+    """A callback that waits for the local disk, then for the acknowledgers (followers) in ``missing``."""
 
     __slots__ = ("callback", "is_on_disk", "missing", "error")
 

@@ -158,7 +158,7 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next, for all marks made before ``has_begun``. ``joined``: number of joins."""
+    """The flush that begins next. Covers all marks made until ``has_begun``. ``joined``: number of joins."""
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
 
@@ -272,7 +272,7 @@ class Wakeup:
                 self.waiter = None
 
     def close(self):
-        """Stop the timer, because the greenlet waits no more."""
+        """Stop the timer."""
         timer = self.timer
         self.timer = None
         self.rings_at_s = 0.0
@@ -332,7 +332,7 @@ class Flushing:
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
     def jobs_of(self, logs, folders):
-        """Return the jobs, for run(), that flush these retained ``logs`` and these ``folders`` (paths)."""
+        """Return the jobs that flush these retained ``logs`` and these ``folders`` (paths), for run()."""
         jobs = [(self._files.sync_log, file, file) for file in logs]
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
