@@ -193,7 +193,7 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Take the measured message; write it at ``out[at]``. Returns the end offset; ``at`` if it must wait.
+        """Take the measured message, and write it at ``out[at]``. Returns the end offset, ``at`` if it waits.
         """
         qos = self.publication.qos
         if qos == 0:
@@ -252,8 +252,8 @@ class SessionConsumer(consumers.Consumer):
         return self.sent.records is not None and self.sent.records.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
-        """Send the packets ``data`` once their QoS 2 messages are on disk and on every follower. Nothing is
-        delivered until then. A failure ends the connection.
+        """Send the packets ``data`` once their QoS 2 messages and records are on disk and on every follower.
+        Nothing is delivered until then. A failure ends the connection.
         """
         self.unsafe = data
         self.sent.records.when_safe(partial(self._is_safe, data))

@@ -43,7 +43,7 @@ class Durability:
     # waiting
 
     def when_safe(self, callback, concerns=None, hurry=True):
-        """Call ``callback(error or None)`` once all changes so far are on the local disk and every follower.
+        """Call ``callback(error or None)`` once all changes so far are on disk and with every acknowledger.
 
         Callbacks are called in order, perhaps before this returns. They must neither switch greenlets nor
         raise. ``concerns()``, which must not raise, is called if files of some queues could not be flushed:
@@ -70,8 +70,8 @@ class Durability:
         self.disk.after_sync(callback, hurry, concerns)
 
     def wait(self):
-        """Wait until all changes so far are safe. Raises the error of the disk or of a follower. May switch
-        greenlets.
+        """Wait until all changes so far are safe. Raises the error of the disk or of an acknowledger
+        (follower). May switch greenlets.
         """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
