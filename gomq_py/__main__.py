@@ -14,7 +14,7 @@ from gevent import config, events, monkey
 
 
 class SslPatcher:
-    """A module finder (importlib) that patches ssl for gevent when ssl or gevent.ssl is first imported."""
+    """A module finder (importlib) that patches ssl for gevent at the first import of ssl or gevent.ssl."""
 
     @classmethod
     # It stays until the patch has succeeded: an import may fail, and a caller may look for a module without

@@ -13,8 +13,7 @@ LIST_SAMPLES_MAX, LIST_HISTORIES_MAX = 60, 100
 
 
 def windows():
-    """Return {category: (age, increment)} in seconds, from the query for a single entity. Raises BadRequest.
-    """
+    """Return {category: (age, increment)} in seconds, from the request's query. Raises BadRequest."""
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -24,12 +23,12 @@ def windows():
 
 
 def with_history():
-    """For a request about one entity: ``view()`` returns the query's curves. Raises BadRequest."""
+    """Make ``view()`` return the query's curves for one entity. Raises BadRequest."""
     g.windows = windows()
 
 
 def with_histories(count):
-    """For a list of ``count`` entities: ``view()`` returns the query's curves. Raises BadRequest."""
+    """Make ``view()`` return the query's curves for a list of ``count`` entities. Raises BadRequest."""
     g.windows = {
         category: (age_s, max(incr_s, age_s / LIST_SAMPLES_MAX))
         for category, (age_s, incr_s) in windows().items()
@@ -38,8 +37,8 @@ def with_histories(count):
 
 
 def view(group, thing):
-    """Return the View of an entity. May switch greenlets for a group of many queues. The View has curves
-    after a call of ``with_history()`` or ``with_histories()``.
+    """Return the View of an entity, with curves after ``with_history()`` or ``with_histories()``. May switch
+    greenlets for a group of many queues.
     """
     return node().rates.look(group, thing, g.get("windows"), g.get("begins_histories", True))
 

@@ -100,11 +100,8 @@ class Management:
         self._settings = settings
 
     def door(self, protocol, listening, tls=None):
-        """Return a Door (listener) that does not accept clients yet.
-
-        ``listening`` is a socket in the listening state; the Door owns it.
-
-        ``tls`` is an SSL context, an object with the method ``wrap_socket``, or None for no TLS.
+        """Return a Door (listener) that does not accept clients yet. ``listening``: a listening socket, which
+        the Door then owns. ``tls``: an SSL context, an object with the method ``wrap_socket``, or None.
         """
         kind = HTTP if protocol == HTTPS else protocol
         if kind == HTTP:
@@ -115,9 +112,7 @@ class Management:
         return Door(shown, listening, partial(self._answer, kind), self._settings, tls, upgrades)
 
     def _answer(self, kind, environ, start_response):
-        """The WSGI app of the listeners of this kind: imports the app at its first request. May switch
-        greenlets.
-        """
+        """The WSGI app of these listeners. Its first request imports the real app. May switch greenlets."""
         if kind not in self._apps:
             self._make_app(kind)
         return self._apps.get(kind, _UNAVAILABLE.application)(environ, start_response)
@@ -136,7 +131,7 @@ class Management:
             in_thread(resources.give_memory_back)  # 1 MB
 
     def close(self):
-        """Close the shared state. Call it after all listeners are closed. May switch greenlets."""
+        """Close the state that the listeners share, after all of them are closed. May switch greenlets."""
         for part in (
             self._recorder, self._node.log, self._node.doctor, self._node.feed, self._node.index,
             self._node.rates,
@@ -146,7 +141,7 @@ class Management:
 
 
 def check_packages():
-    """Raise ModuleNotFoundError if the first request would miss a package. Imports none."""
+    """Raise ModuleNotFoundError if a package that the first request needs is missing. Imports none."""
     for name in LATE_PACKAGES:
         if find_spec(name) is None:
             raise ModuleNotFoundError(
@@ -155,7 +150,7 @@ def check_packages():
 
 
 def _import_and_make(kind, node):
-    """Import Flask and the routes; return the WSGI app of the listeners of this kind. Runs in a thread."""
+    """Import Flask and the routes, and return the WSGI app of these listeners. Runs in a thread."""
     with _one_importer:  # the interval is the process's, which may run several brokers
         before_s = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -171,7 +166,7 @@ def _import_and_make(kind, node):
 
 
 def _wake(source, thread_id):
-    """Wake the log's followers if the caller runs in the event loop's thread, ``thread_id``."""
+    """Wake the log's followers. Does nothing outside the event loop's thread, ``thread_id``."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
@@ -204,7 +199,7 @@ class Door:
         self._server.abandon()
 
     def close(self):
-        """Stop accepting. Running requests have a second to end. May switch greenlets."""
+        """Stop accepting. Running requests get one second to end. May switch greenlets."""
         self._server.close()
         if self._path:
             remove_path(self._path, self._path_id)

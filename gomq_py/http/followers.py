@@ -1,4 +1,4 @@
-"""Followers: the event streams (``live``) of one port, and what wakes them.
+"""Followers: the open event streams (``live``) of one port, and the Waker that wakes them.
 
 Needs no Flask, because the broker's start needs none.
 """
@@ -18,7 +18,7 @@ class Followers:
         return len(self._users)
 
     def enter(self, event, user):
-        """Add a stream of this User, which ``event`` wakes. Raises Unavailable if there are too many."""
+        """Add a stream of this User, woken by setting ``event``. Raises Unavailable if there are too many."""
         # imported here: a broker that was sent no request needs no Flask
         from gomq_py.http.errors import Unavailable
         most = min(OF_PORT_MAX, max(1, self._settings.http_max_connections // PART))
@@ -40,7 +40,7 @@ class Followers:
 
 
 class Waker:
-    """Wakes event streams. ``followers`` holds the Events that the streams wait for."""
+    """Wakes event streams. ``followers``: the Events that the streams wait for."""
 
     def __init__(self):
         self.followers = {}

@@ -1,4 +1,4 @@
-"""Origins: whether a request comes from this machine and from a page of the broker's own, by its fields."""
+"""Origins: tells from a request's headers whether it concerns this machine and the broker's own pages."""
 import socket
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -7,8 +7,8 @@ from gomq_py.auth.users import is_loopback
 
 
 def login_address(address, host, base_url):
-    """Return the address to which a login is attributed, in every protocol. Normally ``address``. A local
-    connection whose ``host`` (the header Host) names another machine gets a text that is no address.
+    """Return the address to which a login is attributed, in every protocol; normally ``address``. A local
+    connection whose Host header (``host``) names another machine gets a text that is no address.
     """
     # A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
     # cross-site, and the connection comes from the loopback.
@@ -18,7 +18,7 @@ def login_address(address, host, base_url):
 
 
 def _names_this_machine(host, base_url):
-    """Return whether ``host`` is an IP address, localhost, the machine's name or the host of ``base_url``."""
+    """Return True if ``host`` is an IP address, localhost, this machine or the host of ``base_url``."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         ours = urlsplit(base_url).hostname
@@ -35,7 +35,7 @@ def _names_this_machine(host, base_url):
 
 
 def is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``. The scheme may differ, because a proxy may end TLS."""
+    """Return True if ``origin`` (a URL) has the host ``host``. Schemes may differ: a proxy may end TLS."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:

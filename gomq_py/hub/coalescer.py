@@ -1,9 +1,9 @@
-"""Coalescer: reads some connections every TICK_S instead of at each of the many small segments they receive.
+"""Coalescer: reads connections that receive floods of small segments by a clock, every TICK_S.
 
 A poll, a read and the parsing cost 5 us of CPU time for a message that comes alone. Clients such as pika send
-a segment for each message; a timer reads a flood of these, as the drivers of network cards do. Each Stream
-decides when it joins and leaves. The clock is a timer descriptor of Linux, because the loop's timers are as
-coarse as a millisecond; on other systems every segment is read at once.
+a segment per message. Reading a flood of them by a timer costs less, as in the drivers of network cards. Each
+Stream decides when it joins and leaves. The clock is a timer descriptor of Linux, because timers of the event
+loop are as coarse as a millisecond. On other systems every segment is read at once.
 """
 import ctypes
 import os
@@ -19,7 +19,7 @@ CLOCK_MONOTONIC = 1
 
 
 class Coalescer:
-    """Reads streams (connections) at the ticks of a clock. Uses a file descriptor while it has any stream."""
+    """Reads streams (connections) at the ticks of a clock. Uses a file descriptor while it has streams."""
 
     def __init__(self):
         self._streams = {}
@@ -30,19 +30,19 @@ class Coalescer:
         return len(self._streams)
 
     def add(self, stream):
-        """Call ``stream.read_together()`` at every tick. Returns False on a system without its clock."""
+        """Call ``stream.read_together()`` at every tick. Returns False if there is no clock."""
         if self._is_closed or (self._watcher is None and not self._start()):
             return False
         self._streams[stream] = None
         return True
 
     def discard(self, stream):
-        """Do not call ``stream.read_together()`` any more."""
+        """Stop calling ``stream.read_together()``."""
         if self._streams.pop(stream, self) is None and not self._streams:
             self._stop()
 
     def close(self):
-        """Stop the clock, and call no stream any more."""
+        """Stop the clock for good."""
         self._is_closed = True
         self._streams.clear()
         if self._watcher is not None:

@@ -1,18 +1,17 @@
-"""Scheduler: does the work of queues at the end of a read, and long work in slices after later polls of the
-loop.
+"""Scheduler: gives queues a delivery round after each socket read, and runs long work in slices.
 
-Each hub (hub.context) has one. It gives turns to TurnTakers, such as queues. A queue is touched when it gets
-a message or its consumers may take again, perhaps many times while a protocol's server parses one read, the
-batch. At the batch's end it gets one turn (docs/decisions/0003). Work beyond a turn's budget goes on after
-the next poll of the loop, so that no queue keeps a socket from being read. Never blocks, never switches; an
-idle scheduler has no timer running.
+Each event loop (hub.context) has one. A queue is *touched* when it gets a message or its consumers may take
+again, perhaps many times while one socket read, the *batch*, is parsed. At the end of the batch the queue
+gets one *turn* (docs/decisions/0003). Work beyond the budget of a turn goes on after the next poll of the
+event loop, so that no queue keeps a socket from being read. The scheduler never blocks or switches greenlets.
+While it is idle no timer runs.
 
 Long work is a Job: one slice of the job is done per poll until no work is left. All jobs share one budget of
-time per poll and take turns. A fault in a slice is logged and counted, under the name of the job's class, and
-the job's ``failed`` is called; other jobs go on.
+time per poll and take turns. A fault in a slice is logged and counted under the job's ``name``, and the job's
+``failed`` is called; other jobs go on.
 
-While the scheduler is *shut* nothing is delivered: TurnTakers only write to files, and jobs that move
-messages (``moves_messages``) rest (hub.gate). SliceClock limits how long a slice may keep the hub.
+While the scheduler is *shut* nothing is delivered: queues only write to files, and jobs that move messages
+(``moves_messages``) rest (hub.gate). SliceClock limits how long a slice may keep the event loop.
 """
 import time
 from collections import Counter, deque
@@ -42,11 +41,11 @@ JOBS_S = 0.004
 
 
 class SliceClock:
-    """Measures whether a slice of work has used up its time. Call ``begin()`` before a slice, and
-    ``is_over()`` after each item.
+    """Measures whether a slice of work has used up its time.
 
-    ``seconds``: the slice's time, by default SLICE_S. ``every``: items between two looks at the clock, more
-    than 1 if items cost less than a microsecond. ``clock``: in seconds.
+    Call ``begin()`` before a slice, and ``is_over()`` after each item. ``seconds``: time of a slice, SLICE_S
+    by default. ``every``: items per look at the clock, more than 1 if an item costs less than a microsecond.
+    ``clock``: returns seconds.
     """
 
     # A slice of a fixed number of items may last as long as its slowest item times that number; a slice by
@@ -61,12 +60,11 @@ class SliceClock:
         self.begin()
 
     def begin(self):
-        """Start the time of a new slice."""
         self._until = self._clock() + self._seconds
         self._left = self._every
 
     def is_over(self):
-        """Whether the slice has used up its time. Call this after each item. Stays True until begin()."""
+        """Return True once the time of the slice is used up, until begin(). Call this after each item."""
         self._left -= 1
         if self._left > 0:
             return False
@@ -77,10 +75,9 @@ class SliceClock:
 
 
 class Job:
-    """A piece of long work that the Scheduler does in slices, one per poll of the loop.
-
-    ``running`` is set by the scheduler, which does not start a running job a second time. ``moves_messages``:
-    whether the job pauses while the scheduler is shut.
+    """Long work that the Scheduler does in slices, one per poll of the event loop. The Scheduler sets
+    ``running``, and does not start a running job again. ``moves_messages``: the job pauses while the
+    Scheduler is shut.
     """
 
     __slots__ = ("running",)
@@ -92,25 +89,19 @@ class Job:
         self.running = False
 
     def step(self):
-        """Do the next slice of the work, a few milliseconds of it at most.
-
-        Returns True if more work is left for after the next poll of the loop.
-        """
+        """Do the next slice, a few milliseconds of work at most. Returns True if work is left."""
         raise NotImplementedError
 
     def failed(self, error):
-        """Repair the job's state after a slice that raised ``error``, which has been logged and counted.
-
-        Returns True if the job shall go on.
-        """
+        """Repair the job after a slice raised ``error``, which is logged. Returns True if the job goes on."""
         raise NotImplementedError
 
 
 class TurnTaker:
-    """An object that does further work once per batch (the messages of one read), such as a queue.
+    """An object that works once after each batch (socket read) that touched it, such as a queue.
 
-    ``touched`` and ``next`` belong to the scheduler: whether the TurnTaker waits for its turn, and the
-    TurnTaker behind it in its TakerList.
+    The Scheduler sets ``touched``, True while the TurnTaker waits for its turn, and ``next``, the TurnTaker
+    behind it in a TakerList.
     """
 
     __slots__ = ("name", "touched", "next")
@@ -121,20 +112,17 @@ class TurnTaker:
         self.next = None
 
     def write_out(self):
-        """Write all messages received so far into files, where they survive a kill of the process. Called at
-        the end of a batch.
-        """
+        """Write all messages received so far to files, where they survive a kill. Called at a batch's end."""
 
     def turn(self):
-        """Do a bounded amount of work, such as delivering. Called at the end of a batch, after write_out().
-
-        Returns about how many octets were written to sockets.
+        """Do a bounded amount of work, such as delivering. Called at a batch's end, after write_out().
+        Returns about how many bytes were written to sockets.
         """
         return 0
 
 
 class TakerList:
-    """A linked list of TurnTakers, in the order of their turns. A TurnTaker is in one list at a time."""
+    """A linked list of TurnTakers in the order of their turns. A TurnTaker is in one list at a time."""
 
     # The TurnTakers themselves hold the links: a Python list would be allocated and freed in each batch.
     __slots__ = ("first", "last", "count")
@@ -144,7 +132,6 @@ class TakerList:
         self.count = 0
 
     def append(self, taker):
-        """Add ``taker`` at the end."""
         if self.last is None:
             self.first = taker
         else:
@@ -153,7 +140,7 @@ class TakerList:
         self.count += 1
 
     def extend(self, other):
-        """Move all TurnTakers of another TakerList to the end of this one."""
+        """Move all TurnTakers of the list ``other`` to the end of this list."""
         last = other.last
         count = self.count + other.count
         first = other.take_all()
@@ -163,7 +150,7 @@ class TakerList:
             self.count = count
 
     def take_all(self):
-        """Empty the list. Returns its first TurnTaker, or None; ``next`` leads to the others."""
+        """Empty the list. Returns its first TurnTaker, whose ``next`` leads to the others, or None."""
         first = self.first
         self.first = self.last = None
         self.count = 0
@@ -171,12 +158,11 @@ class TakerList:
 
 
 class Scheduler:
-    """Calls ``turn()`` of touched TurnTakers, such as queues, at the end of a batch (one read of a socket),
-    and does jobs in slices, one per poll of the loop.
+    """Calls ``turn()`` of touched TurnTakers at the end of a batch (socket read), and runs jobs in slices.
 
         now_ms         time of the batch in Unix milliseconds, read once per batch
         failed_jobs    {name of a job: how many of its slices raised}
-        is_shut        nothing must be delivered now
+        is_shut        no message may be delivered now
     """
 
     __slots__ = (
@@ -185,9 +171,7 @@ class Scheduler:
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
-        """``budget``: the SliceClock that limits all jobs of a poll together; ``turns_clock``: the SliceClock
-        that limits all turns of a poll together.
-        """
+        """``budget``: limits the time of all jobs per poll. ``turns_clock``: limits that of all turns."""
         self.clock = clock or unix_ms
         self.budget = budget or SliceClock(JOBS_S)
         self.turns_clock = turns_clock or SliceClock(TURNS_S, every=4)
@@ -203,12 +187,12 @@ class Scheduler:
         self.timer = None
 
     def begin(self, now_ms):
-        """Begin a batch: the caller starts to parse one read, and must call finish() at the end."""
+        """Begin a batch, before one socket read is parsed. The caller must call finish() afterwards."""
         self.now_ms = now_ms
         self.walking = True
 
     def touch(self, taker):
-        """Let the TurnTaker have a turn at the end of the batch; outside a batch, after the next poll."""
+        """Give the TurnTaker a turn at the end of the batch; outside a batch, after the next poll."""
         if not taker.touched:
             taker.touched = True
             self.touched.append(taker)
@@ -216,7 +200,7 @@ class Scheduler:
                 self._arm()
 
     def later(self, taker):
-        """Let the TurnTaker have a turn after the next poll of the loop."""
+        """Give the TurnTaker a turn after the next poll of the event loop."""
         if not taker.touched:
             taker.touched = True
             self.late.append(taker)
@@ -224,9 +208,7 @@ class Scheduler:
                 self._arm()
 
     def start(self, job):
-        """Do a slice of the job per poll of the loop, from the next poll on, until no work is left. No effect
-        on a running job.
-        """
+        """Run a slice of the job after each poll, until no work is left. Ignores a running job."""
         # Within its own slice, the return value of ``step`` decides.
         if not job.running and not self.closed:
             job.running = True
@@ -235,12 +217,11 @@ class Scheduler:
                 self._arm()
 
     def shut(self):
-        """Give no turns, and no slices to jobs that move messages, until open(). Works within a batch, too.
-        """
+        """Stop all turns, and all jobs that move messages, until open(). Takes effect within a batch, too."""
         self.is_shut = True
 
     def open(self):
-        """Undo shut(): waiting work goes on after the next poll of the loop."""
+        """Undo shut(). Waiting work continues after the next poll of the event loop."""
         self.is_shut = False
         resting, self.resting = self.resting, []
         self.jobs.extend(resting)
@@ -248,7 +229,7 @@ class Scheduler:
             self._arm()
 
     def close(self):
-        """Drop all waiting turns and jobs, and drop new ones, too."""
+        """Drop all turns and jobs, waiting and later ones."""
         self.closed = True
         self.armed = False
         if self.timer is not None:
@@ -256,11 +237,11 @@ class Scheduler:
         self._let_go()
 
     def is_armed(self):
-        """Whether any turn or job waits for the next poll of the loop."""
+        """Return True if a turn or job waits for the next poll of the event loop."""
         return bool(self.armed)
 
     def finish(self):
-        """End a batch: touched TurnTakers write to files, and as many as the budget allows have a turn."""
+        """End a batch: touched TurnTakers write to files, and have turns while the budget lasts."""
         self.walking = False
         if self.closed:
             self._let_go()
@@ -273,12 +254,11 @@ class Scheduler:
                 self._finish()
 
     def write_out(self):
-        """Call ``write_out()`` of all TurnTakers that wait for a turn: their messages then survive a kill."""
+        """Call ``write_out()`` of all TurnTakers that wait for a turn. Their messages then survive a kill."""
         self._write_out(self.touched)
         self._write_out_late()
 
     def _write_out_late(self):
-        """Call ``write_out()`` of the TurnTakers whose turn comes after the next poll."""
         # The present batch may have acked messages of these TurnTakers, and once the client has an answer, no
         # kill may bring them back.
         self._write_out(self.late)
@@ -293,7 +273,7 @@ class Scheduler:
             taker = taker.next
 
     def _put_behind(self):
-        """Write out many touched TurnTakers, and put them behind earlier waiting TurnTakers."""
+        """Write out all touched TurnTakers, and move them behind TurnTakers that waited before."""
         # A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         self._write_out(self.touched)
         if self.touched.count:
@@ -352,7 +332,6 @@ class Scheduler:
         self.timer.start(self._run_late)
 
     def _let_go(self):
-        """Drop all waiting work."""
         self.touched.take_all()
         self.late.take_all()
         # Replaced, not emptied, because a caller may be iterating over them.
@@ -374,9 +353,7 @@ class Scheduler:
             self._arm()
 
     def _run_jobs(self):
-        """Do a slice of each job until the time for jobs is over; the remaining jobs come first after the
-        next poll.
-        """
+        """Run a slice of each job while there is time. The remaining jobs come first after the next poll."""
         self.budget.begin()
         for _ in range(len(self.jobs)):
             job = self.jobs.popleft()
@@ -401,7 +378,7 @@ class Scheduler:
         return job.step()
 
     def _failed(self, job, error):
-        """Log and count a slice that raised, and call the job's failed(). Returns True if the job goes on."""
+        """Log and count a failed slice, and call job.failed(). Returns True if the job continues."""
         self.failed_jobs[job.name] += 1
         self.quiet.error(job.name, "%s: a slice of it failed; other work goes on", job.name, exc_info=error)
         try:
@@ -415,5 +392,4 @@ class Scheduler:
 
 
 def unix_ms():
-    """Return the time in Unix milliseconds."""
     return int(time.time() * 1000)

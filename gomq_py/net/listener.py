@@ -1,7 +1,7 @@
-"""Listeners: accept connections, set the sockets' options, and call a protocol's ``handle(socket, address)``.
+"""Listeners: accept connections, set socket options, and call a protocol's ``handle(socket, address)``.
 
-If ``handle`` never switches, the loop accepts. Otherwise a greenlet accepts, and one greenlet per connection
-calls ``handle``. Knows no protocol; never touches what a peer sends.
+If ``handle`` never switches greenlets, the event loop accepts. Otherwise a greenlet accepts, and one greenlet
+per connection calls ``handle``. Listeners know no protocol, and never touch the data that a peer sends.
 """
 import errno
 import os
@@ -58,12 +58,12 @@ Handshake = Callable[[Any], Any]
 
 
 class BindError(Exception):
-    """The broker cannot listen on an address; the error's text is one line for the operator."""
+    """The broker cannot listen on an address. The error's text is one line for the operator."""
 
 
 def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> Any:
-    """Return a listening TCP socket. ``port`` 0: the system chooses a free port. ``::`` also accepts IPv4.
-    Raises BindError.
+    """Return a listening TCP socket. With ``port`` 0 the system chooses a free port; ``::`` also accepts
+    IPv4. Raises BindError. May switch greenlets.
     """
     try:
         family, address = _resolved(host, port)
@@ -88,13 +88,13 @@ def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> An
 
 
 def keep_little_unsent(listening: Any) -> None:
-    """Let the kernel keep at most UNSENT_OCTETS unsent per accepted socket, if it can."""
+    """Limit the kernel to UNSENT_OCTETS unsent bytes per accepted socket, if it can."""
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_OCTETS)
 
 
 def keep_segments_short(listening: Any) -> None:
-    """Limit TCP segments of sockets accepted here to TLS_SEGMENT_OCTETS in both directions, if possible."""
+    """Limit TCP segments of sockets accepted here to TLS_SEGMENT_OCTETS bytes both ways, if possible."""
     if sys.platform.startswith("linux"):
         with suppress(OSError):  # some kernels cannot for MPTCP, which an inherited socket may speak
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TLS_SEGMENT_OCTETS)
@@ -132,8 +132,8 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """Return a listening unix socket at ``path`` with permissions ``mode``. A socket left there by a dead
-    process is replaced. Raises BindError.
+    """Return a listening unix socket at ``path`` with permissions ``mode``. Replaces a socket left by a dead
+    process. Raises BindError.
     """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -181,7 +181,7 @@ class Listener:
             proxies      finds the client's address
             inherited    another process made the socket and removes its path
             gate         admits connections (hub.admission)
-            at_once      ``handle`` does not switch
+            at_once      ``handle`` does not switch greenlets
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -213,7 +213,6 @@ class Listener:
         """The TCP port, also when 0 was asked for; 0 for a unix socket."""
 
     def start(self) -> None:
-        """Begin to accept connections."""
         self._will_inherit = self._options.apply_to_listener(self._socket)
         # Earlier connections have the socket's earlier options: accept() tells when no such one is left.
         self._socket.settimeout(0.0)
@@ -223,8 +222,8 @@ class Listener:
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
     def close(self) -> None:
-        """Stop accepting and free the address; accepted connections go on. A second call does nothing. May
-        switch greenlets.
+        """Stop accepting, and free the address. Accepted connections go on. May be called twice. May switch
+        greenlets.
         """
         if self._greenlet is not None:
             self._greenlet.kill()
@@ -240,12 +239,12 @@ class Listener:
             self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
-        """Whether a client that another node has accepted may be served; not if too many wait for login."""
+        """Return whether a client accepted by another node may be served: not if too many wait for login."""
         return self._socket.fileno() < 0 or not self._must_wait(host_of(address))
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
         """Serve a client that another node has accepted, as if the client had connected here. ``descriptor``:
-        of a connected socket, which the Listener then owns; ``address``: the client's.
+        of a connected socket, which the Listener then owns. ``address``: the client's.
         """
         connection: Any = (
             LoopSocket(family, descriptor) if self._at_once
@@ -256,7 +255,7 @@ class Listener:
             self._let_in(connection, address, host_of(address), is_adopted=True)
 
     def abandon(self) -> None:
-        """In a forked child: close the child's copy of the listening socket; the parent goes on to accept."""
+        """In a forked child: close the child's copy of the listening socket. The parent goes on accepting."""
         abandon_socket(self._socket)
 
     def _accept_forever(self) -> None:
@@ -295,12 +294,12 @@ class Listener:
             self._let_in(connection, address, host)
 
     def _must_wait(self, host: str) -> bool:
-        """Whether a connection from ``host`` must wait, because the gate neither has room nor refuses it."""
+        """Return True if the gate has no room for a connection from ``host``, but does not refuse it."""
         gate = self._gate
         return gate is not None and not gate.has_room(host) and not gate.refuses(host)
 
     def _let_in(self, connection: Any, address: Any, host: str, is_adopted: bool = False) -> None:
-        """Serve an accepted connection or, if the gate refuses it, close it."""
+        """Serve an accepted connection, or close it if the gate refuses it."""
         if self._is_unix and not is_adopted:
             self._accepted += 1
             address = unix_peer(connection, self._accepted)
@@ -323,14 +322,14 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next client. Raises OSError. May switch, unless ``at_once``."""
+        """Return (socket, address) of the next client. Raises OSError. Switches only without ``at_once``."""
         if not self._at_once:
             return self._socket.accept()
         waiting, self._waits_for_room = self._waits_for_room, None
         return waiting or self._accept_plain()
 
     def _accept_plain(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next client. Raises OSError; does not wait."""
+        """Return (socket, address) of the next client without waiting. Raises OSError."""
         # A LoopSocket, or gevent's socket if a proxy may first announce the client's address.
         descriptor, address = self._socket._sock._accept()
         if self._proxies is None or not self._proxies.may_announce(address):
@@ -338,8 +337,8 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """Wait for a connection; if the loop accepts, only for a connection that needs this greenlet. May
-        switch greenlets.
+        """Wait for a connection that the event loop leaves to this greenlet. If the event loop does not
+        accept, let the next accept() wait instead. May switch greenlets.
         """
         if self._watcher is None:
             self._socket.settimeout(None)
@@ -349,7 +348,6 @@ class Listener:
         self._needed.wait()
 
     def _accept_in_loop(self) -> None:
-        """Accept connections in the loop's callback."""
         # Waking a greenlet for each was a tenth of a login's cost. The greenlet handles only errors and
         # connections that must wait for room.
         gate = self._gate
@@ -401,9 +399,7 @@ class Listener:
 
 
 def serve(handle: Handle, connection: Any, address: Any) -> None:
-    """Call a protocol's ``handle`` for a connection, and return when the client is gone. May switch
-    greenlets.
-    """
+    """Call ``handle(connection, address)``, and return when the client is gone. May switch greenlets."""
     when_gone = handle(connection, address)
     if when_gone is not None:
         gone = Event()
@@ -413,7 +409,7 @@ def serve(handle: Handle, connection: Any, address: Any) -> None:
 
 @contextmanager
 def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[None]:
-    """Context manager: logs an exception that ends the service of a connection, and does not raise it."""
+    """Context manager: logs an exception that ends a connection, and does not raise it."""
     try:
         yield
     except Exception as error:
@@ -421,9 +417,7 @@ def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[No
 
 
 def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog) -> None:
-    """Log the ``error`` that ended a connection from this address. ``strangers``: the rate-limited log for
-    errors that peers cause.
-    """
+    """Log the error that ended a connection. ``strangers``: rate-limited log for errors that peers cause."""
     peer = format_address(address)
     if isinstance(error, ProxyProtocolError):
         strangers.warning(
@@ -437,7 +431,7 @@ def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog)
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """Return (device, inode) of the file at ``path``, to recognise a later file; None if it is missing."""
+    """Return (device, inode), which identify the file at ``path``; None if the file is missing."""
     # A socket in the abstract namespace has none.
     try:
         status = os.stat(path)
@@ -447,18 +441,18 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket, unless a later file has replaced it. ``identity``: its path_id() after bind()."""
+    """Unlink the socket at ``path``, unless another file replaced it. ``identity``: its earlier path_id()."""
     if path_id(path) == identity:
         os.unlink(path)
 
 
 def unix_peer(connection: Any, number: int) -> str:
-    """Return a name for the client of a unix socket, which has no address: "unix:PROCESS:NUMBER"."""
+    """Return a name for a client of a unix socket, in place of an address: "unix:PROCESS:NUMBER"."""
     return f"unix:{_peer_process(connection)}:{number}"
 
 
 def _peer_process(connection: Any) -> int:
-    """The process id of a unix socket's client; 0 if the client is in another container."""
+    """Return the process id of a unix socket's client; 0 if the client is in another container."""
     return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
@@ -471,24 +465,24 @@ def abandon_socket(connection: Any) -> None:
 
 
 def host_of(address: Any) -> str:
-    """The host part of a socket address; empty for a unix socket."""
+    """Return the host part of a socket address; empty for a unix socket."""
     return address[0].removeprefix("::ffff:") if isinstance(address, tuple) else ""
 
 
 def login_host(connection: Any, host: str) -> str:
-    """The address to which a client's logins are attributed: ``host``, or its WebSocket's."""
+    """Return the address to which a client's logins are attributed: its WebSocket's, or ``host``."""
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 
 
 @lru_cache(64)
 def format_own(address: Any) -> str:
-    """A local socket address as text, "127.0.0.1:5672" or "[::1]:5672"; cached, because there are few."""
+    """Return a local address as text, such as "127.0.0.1:5672" or "[::1]:5672". Cached."""
     return format_address(address)
 
 
 def format_address(address: Any) -> str:
-    """A socket address as text, "10.0.0.1:5672" or "[::1]:5672". IPv4 addresses in IPv6 are shown as IPv4."""
+    """Return an address as text, "10.0.0.1:5672" or "[::1]:5672". Shows IPv4 addresses in IPv6 as IPv4."""
     if not isinstance(address, tuple):
         return str(address or "unix")
     host, port = address[0].removeprefix("::ffff:"), address[1]

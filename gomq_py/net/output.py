@@ -1,9 +1,10 @@
-"""Output: sends all octets for one socket, without waiting (docs/decisions/0003).
+"""Output: sends all bytes of one socket, without waiting (docs/decisions/0003).
 
-Octets that the socket does not take at once are kept, and sent when the socket is writable again. Meanwhile
-the output is ``blocked``: deliveries stop, replies are kept. When more than ``limit`` is kept,
-``on_overflow()`` is called, which should stop reading from the client. When the socket breaks, ``on_broken``
-is called, and later octets are dropped; nothing raises. A Source sends the octets of a file.
+Bytes that the socket does not take at once are kept, and sent when the socket is writable again. Meanwhile
+the output is ``blocked``: deliveries stop, replies are kept. If more than ``limit`` bytes are kept,
+``on_overflow()`` is called, which should stop reading from the client. When the socket breaks,
+``on_broken(error)`` is called and later bytes are dropped; nothing raises. A Source sends the bytes of a
+file.
 """
 import os
 import socket as system_socket
@@ -31,12 +32,12 @@ CAN_SEND_FILES = hasattr(os, "sendfile") and hasattr(system_socket, "MSG_MORE")
 
 
 class Output:
-    """The only way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
+    """The only way to write to ``socket``, a non-blocking gevent socket, TLS socket or WebSocket.
 
     ``blocked``: the socket has not taken all data; deliveries wait for ``call_when_drained``.
-    ``sent_octets``: octets that the socket took. ``takes_sources``: write_source() may be called.
-    ``account``: user and virtual host, set at the login, for hub.budget. ``descriptor``: of the system's
-    socket until close(); -1 where the socket's own methods must be called.
+    ``sent_octets``: number of bytes that the socket took. ``takes_sources``: write_source() may be called.
+    ``account``: user and virtual host, set at login, for hub.budget. ``descriptor``: the socket's file
+    descriptor until close(), or -1 if the socket's own methods must be called.
     """
 
     __slots__ = (
@@ -62,7 +63,7 @@ class Output:
         self.ahead = None  # octets that were pending before the source, sent first
 
     def write(self, data):
-        """Send ``data`` after all data written before; a bytearray then belongs to this Output."""
+        """Send ``data`` after all earlier data. A bytearray then belongs to this Output."""
         if self.broken:
             return
         if self.corked or self.pending or self.source is not None:
@@ -83,19 +84,19 @@ class Output:
             self._over_limit()
 
     def write_large(self, data):
-        """Send ``data`` after all data written before, without counting it towards ``limit``."""
+        """Send ``data`` after all earlier data, without counting it towards ``limit``."""
         self.allowance += len(data)
         self.write(data)
         if not self.pending:
             self.allowance = 0
 
     def write_source(self, source):
-        """Send all octets of ``source``, such as a part of a file, after all data written before. Call it
-        only if ``takes_sources`` is True and ``blocked`` is False.
+        """Send all bytes of ``source``, such as a part of a file, after all earlier data. Call it only if
+        ``takes_sources`` is True and ``blocked`` is False.
 
-        A Source has ``send(send, fileno) -> octets``, which sends a part small enough not to delay other
-        connections, and raises OSError if the connection must end; ``left``, the octets still to come; and
-        ``close()``, called once at the end.
+        A Source has ``send(send, fileno)``, which sends a part small enough not to delay other connections,
+        and returns the number of its bytes. It raises OSError if the connection must end. ``left`` is the
+        number of bytes still to send. ``close()`` is called once at the end.
         """
         if self.pending and not self.blocked:
             self._send_pending()
@@ -108,14 +109,14 @@ class Output:
             self._send_pending()
 
     def room_to_fill(self):
-        """How many octets of the hub's output buffer to fill per send_filled(); more for a fast peer."""
+        """Return how many bytes of the shared buffer to fill per send_filled(): more for a fast peer."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets
 
     def send_filled(self, count):
-        """Send the first ``count`` octets of the hub's output buffer. Octets that the socket does not take
-        are copied and sent later.
+        """Send the first ``count`` bytes of the shared output buffer. Bytes that the socket does not take are
+        copied and sent later.
         """
         if self.pending and not self.blocked:
             self._send_pending()
@@ -135,30 +136,29 @@ class Output:
         self.corked = True
 
     def uncork(self):
-        """Send the data kept since cork()."""
         self.corked = False
         if self.pending and not self.blocked:
             self._send_pending()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` when all pending octets have been sent, or the socket has broken."""
+        """Call ``callback()`` once all kept bytes are sent, or the socket has broken."""
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more. Does nothing if call_when_drained() does not have it."""
+        """Withdraw a callback of call_when_drained(). Does nothing if the callback is unknown."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 
     def pending_octets(self):
-        """Number of octets that were written and that the socket has not taken yet."""
+        """Return the number of written bytes that the socket has not taken yet."""
         if self.source is None:
             return len(self.pending)
         return len(self.ahead) + self.source.left + len(self.pending)
 
     def wait_drained(self, timeout_s):
-        """Wait until all octets are sent or the socket broke. Returns whether all were sent. May switch
+        """Wait until all bytes are sent. Returns False if the time is over or the socket broke. May switch
         greenlets.
         """
         if self.pending_octets() and not self.broken:
@@ -168,7 +168,7 @@ class Output:
         return not self.pending_octets() and not self.broken
 
     def close(self):
-        """Drop octets not sent yet, and stop watching the socket, which the caller then closes."""
+        """Drop unsent bytes, and stop watching the socket. The caller then closes the socket."""
         self.broken = True
         self.descriptor = -1  # another socket may have it soon
         self.pending = bytearray()
@@ -181,8 +181,7 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Send octets; return how many the socket took. If not all, the output is ``blocked`` until the
-        socket is writable, or ``broken``.
+        """Send bytes; return how many the socket took. Otherwise the output gets ``blocked`` or ``broken``.
         """
         try:
             sent = receiving.send(self.descriptor, view) if self.descriptor >= 0 else self.send(view)
@@ -225,7 +224,7 @@ class Output:
             del kept[:sent]
 
     def _send_source(self):
-        """Send a part of the source; the next part is sent at the loop's next call."""
+        """Send one part of the source. The next part waits for the event loop's next call."""
         # Even if the socket would take it now.
         if self.blocked or self.broken:
             return
@@ -249,9 +248,7 @@ class Output:
             source.close()
 
     def _over_limit(self):
-        """Send kept octets. If more than the limit is left, because the client does not read, call
-        ``on_overflow()``.
-        """
+        """Send kept bytes. Calls ``on_overflow()`` if the client does not read and too many are left."""
         if not self.blocked:
             self._send_pending()
         if self.blocked and len(self.pending) > self.limit + self.allowance:
@@ -304,7 +301,7 @@ class Output:
 
 
 def send_function(socket):
-    """Return the non-blocking send of a socket: the system's or a WebSocket's; gevent's own may wait."""
+    """Return the function that sends on this socket without waiting; gevent's own ``send`` may wait."""
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.send
     if hasattr(socket, "receive_functions"):

@@ -1,9 +1,9 @@
-"""Stream: reads one connection.
+"""Stream: reads one connection, and passes the bytes to a lane, the protocol's parser.
 
-The loop calls a stream when the socket is readable. The stream passes each read to a lane, the protocol's
-parser, in one call, out of the hub's input buffer: one read per poll, so that a busy connection delays other
-connections by one read's work. No greenlet lies between the socket and the lane, so a lane must not switch,
-nor keep the buffer.
+The event loop calls a stream when its socket is readable. The stream does one read per poll, so that a busy
+connection delays other connections by one read's work. Each read goes to the lane in one call, in the input
+buffer that all streams share. No greenlet lies between the socket and the lane, so a lane must neither switch
+greenlets nor keep the buffer.
 """
 import time
 
@@ -30,7 +30,7 @@ LEAST_TOGETHER = 3
 
 
 class Hold:
-    """Keeps a connection from being read until release(). ``waits_for``: the event, for operators."""
+    """Keeps a connection from being read until release(). ``waits_for``: the reason, for operators."""
 
     __slots__ = ("stream", "waits_for")
 
@@ -39,34 +39,33 @@ class Hold:
         self.waits_for = waits_for
 
     def release(self):
-        """End this Hold; reading resumes after the last Hold. A second call does nothing."""
+        """End this pause. Reading resumes after the stream's last Hold. A second call does nothing."""
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.let_go(self)
 
 
 class Lane:
-    """Parses the octets of a stream: the base class of each protocol's parsers."""
+    """Base class of the protocols' parsers, which parse the bytes of a stream."""
 
     __slots__ = ()
 
     def process(self, start, end, now_ms):
-        """Handle the octets ``input[start:end]`` of the hub's buffer. Returns the first position that is not
-        finished. ``now_ms``: Unix milliseconds.
+        """Handle the bytes ``input[start:end]`` of the shared input buffer. ``now_ms``: Unix milliseconds.
+        Returns the offset of the first byte that must be passed again, or ``end``.
         """
         raise NotImplementedError
 
     def finish(self):
-        """End the read: called after process(), and before output is sent."""
+        """End the handling of one read. Called after process(), before output is sent."""
 
 
 class Stream:
-    """Reads ``socket`` until its end, and passes the octets to a Lane and its handler.
+    """Reads ``socket`` until its end, and passes the bytes to a Lane (parser).
 
-        handler.has_plenty()                whether the peer has so much to send that it does not wait for an
-                                            answer
-        received_octets                     how many octets came
-        error                               the exception that ended the stream, or None
+        received_octets         number of bytes read
+        error                   the exception that ended the stream, or None
+        handler.has_plenty()    returns True if the peer has so much to send that it waits for no answer
     """
 
     __slots__ = (
@@ -98,8 +97,8 @@ class Stream:
         self.reads_more = False  # until another stream has a full read
 
     def run(self, lane, handler, rest=b""):
-        """Read until the peer closes or stop() is called. ``rest``: octets that a handshake read before; the
-        lane (parser) gets them first. Raises what the lane or the socket raised. May switch greenlets.
+        """Read until the peer closes or stop() is called. ``rest``: bytes that a handshake read before; the
+        lane (parser) gets them first. Raises the error of the lane or the socket. May switch greenlets.
         """
         ended = Event()
         self.begin(lane, handler, rest, ended.set)
@@ -110,8 +109,9 @@ class Stream:
         self.finish()
 
     def begin(self, lane, handler, rest, over):
-        """Begin to read, and return at once. ``over()``, which must not switch, is called at the end, maybe
-        before this returns or while the lane (parser) runs; ``over`` must ensure that end() is called later.
+        """Begin to read, and return at once. ``over()`` is called when the stream ends. ``over()`` must not
+        switch greenlets, and must ensure that end() is called later. The call may come before this returns,
+        or while the lane (parser) runs.
         """
         self.lane = lane
         self.handler = handler
@@ -131,15 +131,15 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Pass later octets to a new lane (parser); None: to the lane that handler.make_lane() returns. Only
-        the present lane may call this, within process(). Octets are counted from 0 again.
+        """Pass later bytes to a new lane (parser). Only the present lane may call this, within process(). If
+        ``lane`` is None, handler.make_lane() returns the new lane. Bytes are counted from 0 again.
         """
         self.lane = lane
         self.handler = handler
         self.received_octets = self.output.sent_octets = 0
 
     def finish(self):
-        """Free the watchers of the socket, and raise the error that ended the stream, if any."""
+        """Close the socket's watchers, and raise the error that ended the stream, if any."""
         self.end()
         error, self.error = self.error, None
         if error is not None:
@@ -149,7 +149,7 @@ class Stream:
                 del error  # its traceback holds this frame
 
     def end(self):
-        """Free the watchers of the socket, and read no more."""
+        """Close the socket's watchers, and read no more."""
         self.is_over = True
         self._stop_watching()
         for watcher in (self.watcher, self.after_poll):
@@ -159,7 +159,7 @@ class Stream:
         self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
-        """Read no more; run() then returns or, if given, raises ``error``. A second call does nothing."""
+        """Read no more: run() then returns, or raises ``error`` if given. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -172,8 +172,8 @@ class Stream:
             over()
 
     def pause_reading(self, waits_for):
-        """Stop reading until the returned Hold and all other Holds are released. Frames of the present read
-        are still carried out, until the handler of one returns False.
+        """Stop reading, and return a Hold. Reading resumes when all Holds of the stream are released. Frames
+        already read are still handled, until the handler of one returns False.
         """
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}
@@ -183,9 +183,7 @@ class Stream:
         return hold
 
     def let_go(self, hold):
-        """Remove a Hold. After the last Hold, reading goes on, first with octets that were read and not
-        parsed.
-        """
+        """Remove a Hold. After the last Hold, parse bytes that were already read, then read on."""
         del self.holds[hold]
         if self.holds:
             return
@@ -218,13 +216,11 @@ class Stream:
 
     @property
     def waits_for(self):
-        """A list of texts, the events that the stream's Holds wait for; empty while the stream is read."""
+        """The reasons of the stream's Holds, a list of texts. Empty while the stream is read."""
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
-        """Read the socket; the loop calls this. If too many streams have ended in this poll, wait for the
-        loop's next call.
-        """
+        """Read the socket; if too many streams have ended in this poll, leave that to the next poll."""
         if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
             self._read_and_look()
 
@@ -239,9 +235,7 @@ class Stream:
                 self._look_for_flood()
 
     def _look_for_flood(self):
-        """After FLOOD_READS fast small reads, have the coalescer do the later reads, if the peer waits for no
-        answer.
-        """
+        """After FLOOD_READS quick small reads, let the coalescer read, if the peer waits for no answer."""
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
         self.flood_began = now
@@ -253,14 +247,12 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer awaits no answer: it has plenty to send, or got nothing since the last call."""
+        """Return True if the peer awaits no answer: it has plenty to send, or was sent nothing lately."""
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read; the coalescer calls this at its ticks. Leaves the coalescer after a read of few octets, or a
-        read that filled the buffer.
-        """
+        """Read at a tick of the coalescer. The stream leaves it after a small read or a full one."""
         # After a full read more octets follow, so that the cost of a poll for them does not matter.
         if not self.together:
             return
@@ -275,7 +267,7 @@ class Stream:
             self.watcher.start(self._readable)
 
     def _read(self):
-        """Do one read, and have the octets parsed. Returns their number, 0 at the stream's end."""
+        """Read once, and have the bytes parsed. Returns their number, 0 also at the stream's end."""
         if self.rewalk:
             # Octets read before come first; a paused stream's rest may not fit in front of a new read.
             return 0
@@ -302,7 +294,7 @@ class Stream:
         return count
 
     def _was_full(self):
-        """Count a read that filled the buffer, and decide whether the next read may be longer."""
+        """Note a read that filled the buffer, and decide whether the next read may be longer."""
         # It may if the hub's last full read was of this stream, too: no other stream is in a flood that a
         # longer read would delay.
         self.reads_more = self.full_read == self.buffers.full_reads
@@ -310,9 +302,9 @@ class Stream:
         self.full_read = self.buffers.full_reads
 
     def read_into(self, target, count):
-        """Receive the next ``count`` octets, the rest of a large frame, straight into the view
-        ``target.room(count)``, and report them by ``target.came(count)``, in one or several calls. The parser
-        calls this last in process(), when it has finished all octets.
+        """Receive the next ``count`` bytes, the rest of a large frame, straight into ``target``. The parser
+        calls this last in process(), after all other bytes. ``target.room(count)`` returns the memory to
+        fill. ``target.came(count)`` reports the bytes, in one or several calls.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
@@ -321,7 +313,7 @@ class Stream:
             self.direct_octets = count
 
     def _read_direct(self):
-        """Read the rest of a large frame into the target of read_into(), and the head of the next frame."""
+        """Read the rest of a large frame into the target of read_into(), then the head of the next frame."""
         rest, head = self.direct.room(self.direct_octets), self.buffers.input_room[:HEAD_OCTETS]
         if self.receive_parts is not None:
             count = self._receive((rest, head), self.receive_parts)
@@ -341,7 +333,7 @@ class Stream:
 
     def _receive(self, room, receive=None):
         """Read into the view ``room`` or, by the function ``receive``, into several views. Returns the number
-        of octets; 0 also if the stream has ended.
+        of bytes, 0 also at the stream's end.
         """
         try:
             if receive is not None:
@@ -375,9 +367,7 @@ class Stream:
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After the next poll: parse the octets that were left when a Hold began, or read octets held by TLS
-        or the WebSocket.
-        """
+        """After the next poll, parse bytes left by a Hold, or read bytes held by TLS or the WebSocket."""
         # A poll does not show octets that TLS or the WebSocket holds.
         self.after_poll.stop()
         if self.lacks_room:

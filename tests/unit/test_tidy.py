@@ -41,7 +41,7 @@ FIGURES = {
     "attributes storage.segments.segment:Segment": 39,
     "code lines amqp.server.fast_lane:FastLane.process": 64,
     "lines amqp.server.connection": 537,
-    "lines amqp.server.fast_lane": 556,
+    "lines amqp.server.fast_lane": 545,
     "lines amqp.wire.methods": 535,
     "lines auth.users": 611,
     "lines broker.queues.queue": 668,

@@ -1,10 +1,10 @@
-"""Fast lane: parses everything that a connection has read in one compiled pass, with no Python object per
-message.
+"""Fast lane: parses all bytes of one socket read in one compiled pass, with no Python object per message.
 
-Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes it the hub's input
-buffer. A publish goes straight to its queues if its method, header and single body frame are all there; a
-basic.ack goes straight to the unacked ring. All other frames go one by one to ``handler.slow_frame``, which
-gives the same results. Never switches; raises only for framing errors, which end the connection.
+Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes it the shared input
+buffer. A publish goes straight to its queues if its method, header and single body frame are complete. A
+basic.ack goes straight to the channel's unacked messages. All other frames go one by one to
+``handler.slow_frame``, which gives the same results. Never switches greenlets. Raises only for framing
+errors, which end the connection.
 
 This module is compiled without bounds checks, so each length is checked against the end of its frame before
 it is used.
@@ -45,23 +45,24 @@ NO_CREDIT = -1
 
 
 class FastLane(streams.Lane):
-    """Parses the frames that one connection has read, and publishes and acks ordinary messages itself. All
-    other frames go to ``handler``, the connection, which has these methods:
+    """Parses the frames that one connection has read, and publishes and acks ordinary messages itself.
 
-    slow_frame(type, channel number, payload)
-        Handles a frame. Returns False to stop the parsing: the connection closes or is paused.
-    route(exchange, routing_key, entry)
-        Returns a Route to cache, or None if such messages go to slow_frame(). ``entry``: the encoded header
-        on which the Route depends, or empty.
-    publish_later(...)
-        Finishes a publish to a queue that answered LATER.
-    outruns(queues)
-        Called if the client publishes faster than the consumers of these queues consume.
-    has_time()
-        Returns True if the parsing may go on: this read has not used up its time.
-    body_begins(channel number, size, start, end)
-        Takes the first part of a body frame, ``input[start:end]``. Returns True if the stream reads the rest
-        itself and then calls body_ends(), whose result means the same as slow_frame()'s.
+    All other frames go to ``handler``, the connection, which has these methods:
+
+        slow_frame(type, channel number, payload)
+            Handles a frame. Returns False to stop the parsing: the connection closes or is paused.
+        route(exchange, routing_key, entry)
+            Returns a Route to cache, or None if such messages go to slow_frame(). ``entry``: the encoded
+            header on which the Route depends, or empty.
+        publish_later(...)
+            Finishes a publish to a queue that answered LATER.
+        outruns(queues)
+            Called if the client publishes faster than the consumers of these queues consume.
+        has_time()
+            Returns True if the parsing may go on: this read has not used up its time.
+        body_begins(channel number, size, start, end)
+            Takes the first part of a body frame, ``input[start:end]``. Returns True if the stream reads
+            the rest; body_ends() is then called, with a result as slow_frame()'s.
 
     ``channels``: the connection's dict of HotChannels by number. ``confirming_channels``: list of channels
     with publishes to confirm at the end of the read.
@@ -76,7 +77,7 @@ class FastLane(streams.Lane):
     def __init__(
         self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072
     ):
-        """``safe_octets``: messages with more octets of properties go to slow_frame() (long tables)."""
+        """``safe_octets``: messages with more bytes of properties go to slow_frame() (long tables)."""
         self.handler = handler
         self.buffers = buffers
         self.at = self.buffers.input_at
@@ -101,7 +102,7 @@ class FastLane(streams.Lane):
         self.set_frame_max(frame_max)
 
     def set_frame_max(self, frame_max):
-        """Set the negotiated maximal size of a frame, against which all later frames are checked."""
+        """Set the negotiated maximal frame size, against which later frames are checked."""
         self.frame_max = frame_max
         # 8 octets more than a frame holds: RabbitMQ accepts them, because some clients (AMQPStorm) count
         # without the overhead.
@@ -110,9 +111,7 @@ class FastLane(streams.Lane):
         self.body_max = min(self.payload_max, self.max_message)
 
     def process(self, start, end, now_ms):
-        """Handle the complete frames in ``input[start:end]``. Returns the offset behind the last handled
-        frame.
-
+        """Handle the complete frames in ``input[start:end]``. Returns the offset behind the last one handled.
         Raises FrameError for broken framing.
         """
         self.scheduler.begin(now_ms)
@@ -182,9 +181,7 @@ class FastLane(streams.Lane):
         return position
 
     def finish(self):
-        """Finish one read of the socket: let consumers with new credit and all queues that got messages
-        deliver, then confirm the publishes.
-        """
+        """Finish one socket read: resume consumers with new credit, deliver, then confirm the publishes."""
         if self.settled_channels:
             for channel in self.settled_channels:
                 channel.in_settled = False
@@ -196,8 +193,8 @@ class FastLane(streams.Lane):
         self.send_confirms()
 
     def _look_behind(self):
-        """After a read with very many publishes, call handler.outruns() if the consumers of all queues of the
-        last message are too slow.
+        """After very many publishes, call handler.outruns() if consumers of each queue of the last message
+        are too slow.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
@@ -212,7 +209,7 @@ class FastLane(streams.Lane):
                 self.handler.outruns(route.queues)
 
     def send_confirms(self):
-        """Confirm all publishes since the last call, on all channels in confirm mode."""
+        """Confirm all publishes since the last call, on every channel in confirm mode."""
         if self.confirming_channels:
             channels = self.confirming_channels
             self.confirming_channels = []
@@ -222,7 +219,7 @@ class FastLane(streams.Lane):
                 channel.send_confirms()
 
     def confirm(self, channel):
-        """Have this channel's publishes, also those of the slow code, confirmed at the end of the read."""
+        """Have the channel's publishes confirmed at the end of the read."""
         if not channel.in_confirming:
             channel.in_confirming = True
             self.confirming_channels.append(channel)
@@ -235,10 +232,8 @@ class FastLane(streams.Lane):
         return channel
 
     def _publish(self, channel, position, frame_end, end):
-        """Publish the message whose basic.publish is at ``position``, if it is complete and ordinary.
-
-        Returns the position behind its frames, WAIT if frames are missing, or SLOW to have slow_frame()
-        called.
+        """Publish the message whose basic.publish is at ``position``, if it is complete and ordinary. Returns
+        the offset behind its frames, WAIT if bytes are missing, or SLOW if slow_frame() must handle it.
         """
         at = self.at
         # before the exchange: class id, method id and a reserved short
@@ -265,10 +260,8 @@ class FastLane(streams.Lane):
         return after
 
     def _content(self, number, position, header, end):
-        """Check the header frame at ``input[header]`` and the body frame behind it; store their offsets in
-        the message.
-
-        Returns the position behind both, WAIT if octets are missing, or SLOW to have slow_frame() called.
+        """Check the header frame at ``input[header]`` and the body frame after it; store their offsets.
+        Returns the offset behind both, WAIT if bytes are missing, or SLOW if slow_frame() must handle them.
         """
         at = self.at
         if end - header < 22:
@@ -316,7 +309,7 @@ class FastLane(streams.Lane):
         return after
 
     def _properties(self, start, end):
-        """Store in the message its persistence and priority. Returns False if slow_frame() must handle it."""
+        """Store persistence and priority in the message. Returns False if slow_frame() must handle it."""
         at = self.at
         message = self.message
         message.persistent = False
@@ -353,7 +346,7 @@ class FastLane(streams.Lane):
         return route
 
     def _by_headers(self, route, routing, length):
-        """Return ``route``, or the Route for the message's headers. None: slow_frame() must be called."""
+        """Return the Route for the message's headers, or None if slow_frame() must handle the message."""
         # Properties of two octets, both zero, were not scanned.
         if self.message.properties_length == 2 or self.scan.headers_at < 0:
             return route
@@ -403,8 +396,8 @@ class FastLane(streams.Lane):
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Have the handler finish the publish once queue number ``at`` can store the message; the lane parses
-        no more of this read. ``taken``: all queues before stored it.
+        """Have the handler finish the publish once queue number ``at`` has room. Ends the parsing of this
+        read. ``taken``: all queues before ``at`` stored the message.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
@@ -414,7 +407,7 @@ class FastLane(streams.Lane):
         self.handler.publish_later(channel, message, route.queues, at, taken, bool(mandatory))
 
     def _stored(self, channel, route, persistent, taken):
-        """Count a publish, and note whether to ack or nack it. ``taken``: all queues stored it."""
+        """Count a publish, and note whether to ack or nack it. ``taken``: all queues stored the message."""
         channel.drop_unroutable += route.count() == 0
         channel.publishes += 1
         if channel.confirming:
@@ -436,7 +429,7 @@ class HotChannel:
         return_unroutable, drop_unroutable  counts of publishes without a queue: mandatory ones, others
         refused                         numbers of the publishes to nack next
         unsynced                        queues whose messages must be on disk before the next acks
-        prefetch_count, global_prefetch most unacked of each new consumer, of all together
+        prefetch_count, global_prefetch most unacked messages of each new consumer, of all consumers together
         max_unacked                     most unacked messages
         watched                         a check of consumer timeouts is scheduled
         tracing                         trace_delivery() is called for every delivery
@@ -463,8 +456,7 @@ class HotChannel:
         self.settling = None
 
     def send_confirms(self):
-        """Confirm the publishes since the last call. Called after each read, and before the channel closes.
-        """
+        """Confirm the publishes since the last call. Called after each read and before the channel closes."""
         if self.confirming:
             refused = self.refused
             if refused:
@@ -472,16 +464,15 @@ class HotChannel:
             self.confirms.published(self.published, refused, self.unsynced.take())
 
     def ack(self, tag, multiple):
-        """Ack the message with this tag or, if ``multiple``, all up to it. False: unknown tag, no effect."""
+        """Ack this message or, if ``multiple``, all up to ``tag``. Unknown tag: returns False, no effect."""
         if not self.unacked.settle(tag, multiple):
             return False
         self.resume_consumers()
         return True
 
     def reject(self, tag, multiple, requeue):
-        """Reject the message with this tag or, if ``multiple``, all up to it. ``requeue``: LOST, RETURNED or
-        FAILED (why it is requeued), or 0 not to requeue. Returns False, without any effect, for an unknown
-        tag.
+        """Reject this message; if ``multiple``, all up to ``tag``. An unknown tag returns False, without
+        effect. ``requeue``: the reason to requeue (LOST, RETURNED or FAILED), or 0 not to requeue.
         """
         if not self.unacked.reject(tag, multiple, requeue):
             return False
@@ -489,8 +480,8 @@ class HotChannel:
         return True
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
-        """Settle all messages up to ``tag``. Returns False if this is done at return. Otherwise returns True,
-        and calls ``done()`` after the last message.
+        """Settle all messages up to ``tag``. Returns False if all are settled at return. Otherwise returns
+        True, and ``done()`` is called after the last message.
         """
         return self.settlements(scheduler).order(tag, how, done)
 
@@ -501,7 +492,7 @@ class HotChannel:
         return self.settling
 
     def lend_nothing(self):
-        """Stop all deliveries, because the channel is about to end."""
+        """Stop all deliveries, because the channel is about to close."""
         self.slow = True
         self.global_prefetch = NO_CREDIT
 
@@ -516,13 +507,13 @@ class HotChannel:
         self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):
-        """Have overdue deliveries noticed: a queue of this channel has a consumer timeout."""
+        """Watch for overdue deliveries, because a queue of this channel has a consumer timeout."""
 
     def trace_delivery(self, message, queue_name, added):
-        """Report ``message`` to the vhost's tracing, before its delivery. Called if ``tracing`` is set."""
+        """Report ``message`` to the vhost's tracing before its delivery, if ``tracing`` is set."""
 
     def resume_consumers(self):
-        """Have the queues deliver to consumers that have new credit after acks or basic.qos."""
+        """Have queues deliver to consumers that have new credit after acks or basic.qos."""
         if self.global_prefetch and len(self.consumers) > 1:
             self._resume_in_turns()
             return
@@ -531,7 +522,7 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """Have the queues deliver to consumers that share a credit, beginning with the next each time."""
+        """Have queues deliver to consumers that share a credit. Each call begins with another consumer."""
         # The first consumer may use up the credit.
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)
@@ -548,9 +539,7 @@ class HotChannel:
 
 
 def _route_of(handler, key):
-    """Call ``handler.route()``. ``key``: exchange and routing key as short strings, then the encoded header
-    on which the route depends, if any.
-    """
+    """Call ``handler.route()``. ``key``: exchange and routing key as short strings, then any header."""
     split = 1 + key[0]
     end = split + 1 + key[split]
     return handler.route(key[1:split], key[split + 1:end], key[end:])

@@ -1,11 +1,11 @@
-"""Delivery: writes PUBLISH packets for one client: messages of the client's session queue (SessionConsumer),
-and QoS 0 messages that no queue keeps (Sink).
+"""Delivery: writes PUBLISH packets for one client.
 
-mqtt.server.flows makes both; publication writes packets for them. The consumer fills the hub's output buffer
-when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination without a
-store, bound like a queue. The sink gathers packets while a read is handled, and sends them at the read's end.
-Publishers wait a while for a client whose share of memory is full; then it loses messages. Never switches
-greenlets.
+SessionConsumer delivers messages of the client's session queue. Sink sends QoS 0 messages that no queue
+keeps. mqtt.server.flows makes both; publication writes packets for them. The consumer fills the shared output
+buffer when its queue calls it; its capacity is 0 while the output is blocked. The sink is a Destination
+without a store, bound like a queue. It gathers packets while a read is handled, and sends them at the read's
+end. Publishers wait a while for a client whose share of memory is full; then the client loses messages. Never
+switches greenlets.
 """
 from functools import partial
 
@@ -34,16 +34,15 @@ REPLAYED_AT_ONCE = 64
 
 
 class SessionConsumer(consumers.Consumer):
-    """Consumes a session's queue for its client; delivers nothing before ``begin``.
+    """Consumes a session's queue for its client. Delivers nothing before begin().
 
         sink              the Sink, whose gathered packets are sent before any message of the queue, or None
         ended(reason)     called when the queue drops this consumer
         dropped           count of messages too large for the client or impossible in MQTT
         trace(message)    if not None, gets each message sent
         is_exact          QoS 2 messages are among the packets written and not yet sent
-        unsafe            None, or nothing is delivered: the packets that wait until acknowledgers (followers)
-                          have their QoS 2 messages; empty while a QoS 2 message waits for a store of
-                          identifiers
+        unsafe            if not None, nothing is delivered: the packets that wait until followers have their
+                          QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers
     """
 
     __slots__ = (
@@ -68,13 +67,12 @@ class SessionConsumer(consumers.Consumer):
         self.unsafe = self.trace = self.release_timer = None
 
     def begin(self):
-        """Start delivering, because the client is ready."""
         self.started = True
         if self.queue is not None:
             self.queue.offer(self)
 
     def stop(self):
-        """Leave the queue; messages in flight stay in the session's Sent."""
+        """Leave the queue. The session keeps its messages in flight."""
         self.started = False
         self.unsafe = None
         self._stop_release_timer()
@@ -118,7 +116,7 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """Deliver message by message, while there is time."""
+        """Trace and deliver one message after the other, while there is time."""
         # Tracing large headers may take 1 ms each.
         at = 0
         clock = SliceClock()
@@ -164,8 +162,8 @@ class SessionConsumer(consumers.Consumer):
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
-        """Find and measure the next message that the client may have. Returns the octets of its packet; 0
-        without such a message, or after many dropped messages in this turn.
+        """Find and measure the client's next message. Returns its packet's size in bytes; 0 without a
+        message, or after many dropped messages in this turn.
         """
         queue = self.source
         sent = self.sent
@@ -195,7 +193,8 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Take the measured message; write it at ``out[at]``. Returns the end offset; ``at``: must wait."""
+        """Take the measured message, and write it at ``out[at]``. Returns the end offset, ``at`` if it waits.
+        """
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)
@@ -217,7 +216,7 @@ class SessionConsumer(consumers.Consumer):
         return at
 
     def _drop(self, message):
-        """Acknowledge a message that the client must not get [MQTT-3.1.2-25]; set an unreadable one aside."""
+        """Acknowledge a message that must not be sent [MQTT-3.1.2-25]; set an unreadable message aside."""
         if self.publication.size == mqtt_publication.UNREADABLE:
             self.source.shift_head()
             self.source.set_aside(message.location, forms.malformed(message.kind), "delivering it")
@@ -253,14 +252,14 @@ class SessionConsumer(consumers.Consumer):
         return self.sent.records is not None and self.sent.records.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
-        """Send the packets ``data`` once their QoS 2 messages and records are on disk and with every
-        acknowledger (follower); deliver nothing until then. A failure ends the connection.
+        """Send the packets ``data`` once their QoS 2 messages and records are on disk and on every follower.
+        Nothing is delivered until then. A failure ends the connection.
         """
         self.unsafe = data
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume once a new store keeps identifiers."""
+        """Resume delivery once a new store of identifiers has replaced the failed one."""
         # A kill before that could leave two messages with one identifier.
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
@@ -282,13 +281,13 @@ class SessionConsumer(consumers.Consumer):
             self.large.forget(self)
 
     def resume_held(self):
-        """Deliver again, because memory for large messages has become free."""
+        """Resume delivery, because memory for large messages has become free."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
 
     def _release(self):
-        """Send PUBREL for deleted messages, once acknowledgers (followers) have the deletion."""
+        """Send PUBREL for deleted messages, once all followers know of the deletion."""
         answers = Acknowledgements(self.publication.version)
         for identifier in self.sent.take_to_release():
             answers.add(PUBREL, identifier, 0)
@@ -319,7 +318,7 @@ class SessionConsumer(consumers.Consumer):
             self.release_timer = None
 
     def emptied(self):
-        """The queue is empty: forget unsettled deliveries of an earlier connection."""
+        """Forget unsettled deliveries of an earlier connection, because the queue is empty."""
         if self.started:
             self.sent.nothing_left()
             if self.sent.to_release:
@@ -332,9 +331,9 @@ class SessionConsumer(consumers.Consumer):
 
 
 class Sink(routes.Destination):
-    """Sends QoS 0 messages. ``limit``: octets that may wait for the socket, besides one large message.
-    ``sent``, ``dropped``: counts. ``blocked_ms``: since when, in Unix milliseconds, the socket has not taken
-    all octets; 0 if it has. ``trace(message)``, if not None, gets each message sent.
+    """Sends QoS 0 messages to one client. ``limit``: bytes that may wait for the socket, besides one large
+    message. ``sent``, ``dropped``: counts. ``blocked_ms``: since when the socket has not taken all bytes, in
+    Unix milliseconds; 0 if it has. ``trace(message)``, if not None, gets each message sent.
     """
 
     __slots__ = (
@@ -360,7 +359,6 @@ class Sink(routes.Destination):
         self.trace = None
 
     def begin(self):
-        """Accept messages from now on, because the client is ready."""
         self.is_open = True
 
     def stop(self):
@@ -370,7 +368,7 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send or drop a message, and return 1; or return LATER: the publisher is to wait for the client."""
+        """Send or drop a message, and return 1. Returns LATER if the publisher must wait for the client."""
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
@@ -401,13 +399,13 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """How many more messages the sink accepts now. Retained and shared messages can wait elsewhere."""
+        """Return how many retained or shared messages the sink accepts now. Others wait elsewhere."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
 
     def turn(self):
-        """At the end of a read, send the gathered packets. Returns the number of their octets."""
+        """Send the packets gathered during a read. Returns their size in bytes."""
         count = self.gathered
         if count:
             self.send()
@@ -415,7 +413,7 @@ class Sink(routes.Destination):
         return count
 
     def send(self):
-        """Send the gathered packets now, so that they precede other messages."""
+        """Send the gathered packets now, so that they precede later messages."""
         count = self.gathered
         self.gathered = 0
         if count:
@@ -425,10 +423,10 @@ class Sink(routes.Destination):
             self._look_blocked()
 
     def resume_held(self):
-        """Nothing to do: a sink's messages do not wait for memory."""
+        """Do nothing, because a sink's messages do not wait for memory."""
 
     def _make_room(self, size):
-        """Make room for ``size`` more octets. Returns False if a spare buffer is too small."""
+        """Make room for ``size`` more bytes. Returns False if a spare buffer is too small."""
         if self.gathered + size > buffers.SPARE_OCTETS:
             self.send()
             if size > buffers.SPARE_OCTETS:
@@ -446,7 +444,6 @@ class Sink(routes.Destination):
         return True
 
     def _publish_large(self, message, size):
-        """publish() for a message that exceeds a spare buffer."""
         if self.output.blocked:
             return self._put_off(message)
         if self.large is not None and not self.large.admit(self, size):
@@ -464,8 +461,7 @@ class Sink(routes.Destination):
         return 1
 
     def _put_off(self, message):
-        """Return LATER, so that the publisher waits; or drop the message and return 1, if the client is late.
-        """
+        """Return LATER if the publisher may wait; otherwise drop the message, and return 1."""
         self._look_blocked()
         if message.may_wait and not self.is_late():
             left_ms = self.blocked_ms + backpressure.FULL_MS - self.scheduler.now_ms
@@ -475,7 +471,7 @@ class Sink(routes.Destination):
         return 1
 
     def is_late(self):
-        """Whether no publisher waits for the client: it reads too slowly, or did so the last time."""
+        """Return True if publishers need not wait, because the client reads too slowly or did so before."""
         return self.blocked_ms > 0 and (self.was_late or self._is_too_long(self.scheduler.now_ms))
 
     def _is_too_long(self, now_ms):

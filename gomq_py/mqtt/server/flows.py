@@ -1,9 +1,8 @@
-"""Flows: passes messages between one client and the broker, in both directions. Never stores a message or
-switches.
+"""Flows: passes messages between one client and the broker. Never stores a message or switches greenlets.
 
-Inbound answers a client's publishes at QoS 1 and 2, and knows their packet identifiers. Both lanes of a
-connection call it. Answers are gathered during a socket read, and leave together in the order of the
-publishes (MQTT 5 §4.6), once their messages are on disk.
+Inbound answers a client's publishes at QoS 1 and 2, and knows their packet identifiers. Both parsers of a
+connection (the lanes) call it. Answers are gathered during a socket read. They leave together in the order of
+the publishes (MQTT 5 §4.6), once their messages are on disk.
 
     fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
@@ -41,7 +40,7 @@ WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
 class Refusal(MQTTError):
-    """Refuses a PUBLISH: the answer has the reason code; if MQTT has no answer, the connection ends."""
+    """A refused PUBLISH. The answer has the reason code; if MQTT has no answer, the connection ends."""
 
     def __init__(self, reason_code, text):
         super().__init__(text)
@@ -55,7 +54,7 @@ class Inbound:
         received           the session's QoS 2 identifiers that are not released
         is_over            the connection ends; no packet is handled any more
         publishes, published, confirmed_count
-                           counts: of all QoS, with an answer due, answered with success
+                           counts of publishes: all, those at QoS 1 and 2, those answered with success
     """
 
     # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm.
@@ -82,7 +81,7 @@ class Inbound:
     # for the lanes
 
     def begin(self, qos, packet_identifier):
-        """Begin a QoS 1 or 2 PUBLISH. Returns NEW, PARTLY, AGAIN, IN_USE or TOO_MANY for its identifier."""
+        """Begin a PUBLISH at QoS 1 or 2. Returns its state: NEW, PARTLY, AGAIN, IN_USE or TOO_MANY."""
         if self.received.count and self.received.has(packet_identifier):
             if qos == 2:
                 return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
@@ -94,7 +93,7 @@ class Inbound:
         return NEW
 
     def pause_if_stuck(self):
-        """Return whether the store of identifiers has failed; if so, pause reading until it is replaced."""
+        """Return True if the store of identifiers has failed; then pause reading until it is replaced."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -109,8 +108,8 @@ class Inbound:
         hold.release()
 
     def is_new(self, qos, packet_identifier):
-        """Begin a QoS 1 or 2 PUBLISH. Returns True if its message must be stored; answers a repeated PUBLISH.
-        Raises Refusal.
+        """Begin a PUBLISH at QoS 1 or 2. Returns True if its message must be stored. Answers a repeated
+        PUBLISH. Raises Refusal.
         """
         state = self.begin(qos, packet_identifier)
         if state == TOO_MANY:
@@ -128,8 +127,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Answer a message that was offered to all its destinations; ``taken``: all stored it. ``queues``
-        (tuple or None): the destinations to flush before the answer or, if not ``taken``, all destinations.
+        """Answer a message that was offered to all destinations. ``taken``: all stored it. ``queues`` (tuple
+        or None): the destinations to flush before the answer; if not ``taken``, all destinations.
         """
         self.publishes += 1
         if qos:
@@ -154,7 +153,7 @@ class Inbound:
             self.connection.fail(Refusal(QUOTA_EXCEEDED, "a queue has refused a message"))
 
     def _is_told(self):
-        """Whether MQTT can answer a refusal; otherwise the client will send its message again."""
+        """Return True if MQTT can answer a refusal. Otherwise the client will repeat its message."""
         return self.version >= MQTT_5 and not self.is_over
 
     def refused(self, qos, packet_identifier, reason_code):
@@ -164,8 +163,8 @@ class Inbound:
         self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
 
     def alias(self, alias, topic):
-        """The topic for an alias. A given ``topic`` gets the alias from now on; if ``topic`` is empty, the
-        alias names the topic. Raises TopicAliasInvalid, ProtocolError.
+        """Return the topic of an alias. A ``topic``, if not empty, is assigned first. Raises
+        TopicAliasInvalid if the number is too high, ProtocolError if the alias is unknown.
         """
         if alias > TOPIC_ALIASES:
             raise TopicAliasInvalid(f"topic alias {alias}, {TOPIC_ALIASES} are accepted")
@@ -180,7 +179,8 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """Answer a repeated QoS 2 PUBLISH. Returns False, and pauses, while its message waits for files."""
+        """Answer a repeated QoS 2 PUBLISH. While its message is being stored: returns False, pauses reading.
+        """
         if self.received.is_storing(packet_identifier):
             hold = self.connection.stream.pause_reading(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
@@ -191,7 +191,7 @@ class Inbound:
         return True
 
     def _first_stored(self, packet_identifier, hold, taken, queues):
-        """Answer a repeated PUBLISH, because the message of the first PUBLISH was stored or refused."""
+        """Answer a repeated PUBLISH after the message of the first PUBLISH was stored or refused."""
         if not self.is_over:
             if taken:
                 if queues is not None:
@@ -220,7 +220,7 @@ class Inbound:
         self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
-        """At the end of a read, have the noted answers sent as soon as their messages are on disk."""
+        """At the end of a read, have the gathered answers sent as soon as their messages are on disk."""
         if self.answers.used == 0:
             return
         if self.has_released:
@@ -236,13 +236,13 @@ class Inbound:
         self.pending.done(batch, unsynced)
 
     def leave(self):
-        """Send answers whose messages are on disk, and drop all others, because the connection ends."""
+        """Send answers whose messages are on disk, and drop all others. Called when the connection ends."""
         self.is_over = True
         self.done()
         self.pending.mute()
 
     def close(self):
-        """Drop answers, because the connection has ended. The session still gets results of flushes."""
+        """Drop answers, because the connection has ended. The session still gets the results of flushes."""
         self.is_over = True
         self.connection = None  # breaks a reference cycle
         self.pending.mute()
@@ -250,8 +250,8 @@ class Inbound:
     # for the answers
 
     def lost(self, answers, destinations):
-        """The answers (bytes) to send after a failed flush. ``destinations``: all destinations of the
-        messages, if a store has lost some messages; else None.
+        """Return the answers (bytes) to send after a failed flush. ``destinations``: all destinations of the
+        messages if a store has lost some messages, else None.
         """
         # If MQTT cannot report the failure, the connection ends, and identifiers stay known: a repeated
         # message goes only to destinations that lack it.
@@ -274,7 +274,7 @@ class Inbound:
 
 
 class Batch(Answer):
-    """Answers to one read, with counts: ``pubacks`` of PUBACKs, ``confirms`` of answers with success. When
+    """The answers to one read: ``pubacks`` of them are PUBACKs, ``confirms`` are answers with success. When
     they leave, Received.sure(``added``, ``mark``) is called.
     """
 
@@ -304,7 +304,7 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether to wait for a new store of identifiers; if so, calls ``callback(error)`` later."""
+        """Return True if the answers wait for a new store of identifiers; calls ``callback(error)`` later."""
         # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
         # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
@@ -326,7 +326,7 @@ class Batch(Answer):
 
 
 class Outbound:
-    """Sends one client its messages. The connection calls start() when it has attached the session, begin()
+    """Sends one client its messages. The connection calls start() after it has attached the session, begin()
     after CONNACK, attach() when the session gets a queue, and stop() before it leaves the session.
     """
 
@@ -351,7 +351,7 @@ class Outbound:
     # its life
 
     def start(self):
-        """Attach the session's queue and sink. Nothing is sent before begin()."""
+        """Attach the session's queue and its sink. Nothing is sent before begin()."""
         connection, session = self.connection, self.session
         session.interests.new_connection()
         if not session.is_durable:
@@ -361,7 +361,7 @@ class Outbound:
         self.attach()
 
     def attach(self):
-        """Consume the session's queue, if it exists and is not consumed yet."""
+        """Consume the session's queue, if there is one and this does not consume it yet."""
         queue = self.session.queue
         if queue is None or self.consumer is not None or self.is_stopped:
             return
@@ -384,7 +384,7 @@ class Outbound:
             self.sink.begin()
 
     def stop(self):
-        """Release the queue and return unsettled messages to it. A second call changes nothing."""
+        """Leave the session's queue, and return unsettled messages to it. A second call does nothing."""
         if self.is_stopped:
             return
         self.is_stopped = True
@@ -397,7 +397,7 @@ class Outbound:
     # for who looks on
 
     def trace(self, traced):
-        """Call ``traced(message)`` for each message sent from now on; None: stop that."""
+        """Call ``traced(message)`` for each message sent from now on; None stops the calls."""
         self.traced = traced
         if self.sink is not None:
             self.sink.trace = traced
@@ -405,7 +405,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """Return (count of sent messages, count of messages dropped as too large or not read) of the sink."""
+        """Return (messages sent by the sink, messages dropped by the sink or the consumer)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent
@@ -417,7 +417,7 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if another is due."""
+        """Handle a PUBACK, PUBREC or PUBCOMP with success. Raises ProtocolError if another packet is due."""
         if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN
@@ -450,7 +450,7 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """At the end of a read, send PUBRELs, once acknowledgers (followers) know of the PUBRECs."""
+        """Send the PUBRELs gathered during a read, once all followers know of the PUBRECs."""
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
         answers = self.answers.take()
@@ -483,13 +483,12 @@ class Outbound:
         self.consumer.begin()
 
     def _ended(self, reason):
-        """Close the connection, because the queue has dropped the consumer."""
         if not self.is_stopped:
             self.connection.force_close(reason)
 
 
 def _parts(answers):
-    """A list of (kind, packet identifier, reason code) from encoded answers."""
+    """Return a list of (kind, packet identifier, reason code) from encoded answers (bytes)."""
     parts = []
     at = 0
     while at < len(answers):

@@ -1,7 +1,7 @@
-"""Background: runs jobs on files that may take long and for which no flush waits.
+"""Background: runs jobs on files that may take long, and for which no flush waits.
 
 A worker runs its jobs in order, each in a thread of the pool. Jobs without a callback, such as closing
-descriptors, may be run together. ``storage.flush.group_commit`` has three workers. The greenlet of a worker
+descriptors, may run together. ``storage.flush.group_commit`` has three workers. The greenlet of a worker
 exists only while there are jobs.
 """
 import logging
@@ -25,8 +25,8 @@ class Failures(list):
 class Background:
     """The three workers of a GroupCommit, each with a greenlet and a thread of its own.
 
-    ``short`` runs jobs that end soon; ``long`` runs long jobs, for which no short job must wait;
-    ``for_readers`` runs jobs for which consumers wait. ``threads_of()`` returns the pool of threads.
+    ``short`` runs jobs that end soon, ``long`` runs long jobs, and ``for_readers`` runs jobs for which
+    consumers wait. ``threads_of()`` returns the pool of threads.
     """
 
     def __init__(self, threads_of):
@@ -35,7 +35,6 @@ class Background:
 
     @property
     def is_idle(self):
-        """Whether no worker has a job."""
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
@@ -50,7 +49,7 @@ class Background:
 
 
 class BackgroundWorker:
-    """Runs one job after the other. ``threads_of()`` returns the pool of threads."""
+    """Runs one job after the other in threads. ``threads_of()`` returns the pool of threads."""
 
     def __init__(self, name, threads_of):
         self._name = name
@@ -71,15 +70,13 @@ class BackgroundWorker:
 
     @property
     def is_idle(self):
-        """Whether the worker has no job, running or queued."""
         return self._greenlet is None
 
     def add(self, function, *arguments, done=None, first=False):
-        """Have a thread call ``function(*arguments)`` soon, beside the flushes.
-
-        ``done(result, error)``, if given, is called in the hub after the job, and must neither switch nor
-        raise. ``first``: put the job before all others, because a caller waits for it. A number n above 1
-        lets up to n other jobs run together after it.
+        """Have a thread call ``function(*arguments)`` soon, beside the flushes. ``done(result, error)``, if
+        given, is called in the event loop after the job. It must neither switch greenlets nor raise.
+        ``first``: the job is urgent; urgent and other jobs alternate. A number n above 1 lets up to n other
+        jobs run together after this job.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -95,10 +92,8 @@ class BackgroundWorker:
             self._ended(greenlet)
 
     def kill(self):
-        """Stop as a crash would: ``done`` is no longer called.
-
-        Queued jobs without a ``done``, such as closing descriptors, still run here: in a real crash the
-        system does their work.
+        """Stop as a crash would, without calling any ``done``. Queued jobs without a ``done``, such as
+        closing descriptors, still run here: in a real crash the system does their work.
         """
         self._killed = True
         if self._greenlet is not None:
@@ -130,7 +125,7 @@ class BackgroundWorker:
 
     @staticmethod
     def _do_each(pieces):
-        """In a thread: run these jobs, without logging: the log's locks are the hub's. Returns Failures."""
+        """Run jobs in a thread. Returns Failures. Logs nothing: the log's locks are the event loop's."""
         failures = Failures()
         for function, arguments, _ in pieces:
             try:

@@ -1,11 +1,10 @@
-"""Batch: keeps the work of one flush: the files to flush, the renames and unlinks before it, and the
-callbacks after it.
+"""Batch: keeps the files that one flush covers, renames and unlinks made before it, and callbacks after it.
 
 Used by group_commit, which fills the next batch while it flushes one. A *mark* notes that a store, log or
 folder has something to flush. NameChanges has a thread rename and unlink files, because these calls may wait
-for the disk. FlushFailures remembers failed logs and folders: a second flush would succeed although the first
-lost bytes. A failed folder fails everything in it for the rest of the run; a failed log fails every callback
-(for a confirm, a -ok) until another file has replaced the log.
+for the disk. FlushFailures remembers failed logs and folders, because a second flush would succeed although
+the first lost bytes. A failed folder fails everything in it for the rest of the run. A failed log fails every
+callback (for a confirm, a -ok) until another file has replaced the log.
 """
 import logging
 import os
@@ -19,11 +18,11 @@ logger = logging.getLogger("gomq_py.storage.sync")
 class FlushBatch:
     """The work of one flush.
 
-        stores        {store: whether its acks are flushed, too}
+        stores        {store: True if its acks are flushed, too}
         acks          stores with only acks to flush, which may wait; the first was marked at ``acks_since``
         logs          retained LogFiles
         folders       paths
-        is_hurried    a waiting callback must not be delayed
+        is_hurried    a callback waits that must not be delayed
         failures      {store, log, folder's path or Change: its error}
     """
 
@@ -37,12 +36,12 @@ class FlushBatch:
         self.failures = {}
 
     def has_marks(self):
-        """Whether anything but acks is to be flushed."""
+        """Return True if anything but acks is to be flushed."""
         return bool(self.stores or self.folders or self.logs)
 
     def collect(self, function, unawaited):
-        """List the flush jobs of the stores' files, (``function``, file, its store), and retain the files. A
-        store that cannot be flushed fails this flush, unless it is in ``unawaited``.
+        """Return the jobs that flush the stores' files, (``function``, file, store), and retain the files. A
+        store that cannot be flushed fails this flush, unless the store is in ``unawaited``.
         """
         # unawaited: the stores with only acks to flush. No confirm depends on acks.
         jobs = []
@@ -63,17 +62,17 @@ class FlushBatch:
         return jobs
 
     def other_failure(self):
-        """The first error of this flush that is not of a log, or None."""
+        """Return the first error of this flush that does not concern a log, or None."""
         return next((error for owner, error in self.failures.items() if owner not in self.logs), None)
 
     def failure_of_logs(self):
-        """The first error of this flush that is of a log in use, or None."""
+        """Return the first error of this flush that concerns a log in use, or None."""
         failures = self.failures
         return next((failures[file] for file in self.logs if file in failures and file.is_in_use), None)
 
 
 def release(files):
-    """Release files that were retained for a flush; an error is logged."""
+    """Release files that were retained for a flush. Errors are logged."""
     for file in files:
         try:
             file.release()
@@ -82,13 +81,13 @@ def release(files):
 
 
 def release_files(jobs):
-    """Release the files of flush jobs, (function, file or path of a folder, owner)."""
+    """Release the files of flush jobs. A job is (function, file or folder path, owner)."""
     release([file for _, file, _ in jobs if not isinstance(file, str)])  # a folder is a path
 
 
 def tell(store, failures):
-    """Report the result of a flush to a store: calls ``synced()``, or ``fence(error)`` if the store is in
-    ``failures``. If ``synced()`` raises, its error is added to ``failures``, and the store is fenced.
+    """Call a store's ``synced()`` after a flush, or ``fence(error)`` if the store is in ``failures``. If
+    ``synced()`` raises, its error is added to ``failures``, and the store is fenced.
     """
     if store not in failures:
         try:
@@ -117,7 +116,7 @@ def call_back(callback, of_logs, other):
 
 
 class Particular:
-    """Base of callbacks that get only some failures; a subclass decides which."""
+    """Base class of callbacks that get only some errors of a flush; a subclass decides which."""
 
     __slots__ = ("_callback",)
 
@@ -133,7 +132,7 @@ class Particular:
 
 
 class Concerned(Particular):
-    """A callback that gets failures of logs, and other failures only if ``concerns()`` is true."""
+    """A callback that gets errors of logs, and other errors only if ``concerns()`` returns True."""
 
     __slots__ = ("_concerns",)
 
@@ -148,7 +147,7 @@ class Concerned(Particular):
 
 
 class NotOfLogs(Particular):
-    """A callback of housekeeping: gets failures of stores and folders, but not of logs."""
+    """A callback of housekeeping, which gets errors of stores and folders, but not of logs."""
 
     __slots__ = ()
 
@@ -157,7 +156,7 @@ class NotOfLogs(Particular):
 
 
 class OfLog(Particular):
-    """A callback that gets only the failure of one log's flush."""
+    """A callback that gets only the error of one log's flush."""
 
     __slots__ = ("_log",)
 
@@ -175,8 +174,8 @@ REPLACE_AGAIN_S = 5.0
 
 
 class FlushFailures:
-    """Remembers the logs and folders whose flush has failed; one object per GroupCommit. ``files``: informs
-    the replicators of bytes written to logs.
+    """Remembers the logs and folders whose flush has failed. One object per GroupCommit. ``files`` reports to
+    the replicators which bytes were written to logs.
     """
 
     __slots__ = ("unwritten", "_files", "_folders", "_logs", "_replace_at_s")
@@ -193,8 +192,8 @@ class FlushFailures:
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Report to the replicators which bytes were written to these flushed logs, and remember the failed
-        logs. ``unbegun``: {log: error} of logs for which there was no thread; these are flushed next time.
+        """Report the bytes written to these flushed logs to the replicators, and remember failed logs.
+        ``unbegun``: {log: error} of logs for which there was no thread; these are flushed next time.
         """
         for file in logs:
             self._files.tell_written(file)
@@ -211,15 +210,13 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Remove and return the retained logs that could not be written, for the next flush, for which
-        callbacks must wait.
-        """
+        """Remove and return the retained logs that could not be written. The next flush must write them."""
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
 
     def blame(self, batch):
-        """Remember the folders and logs that failed in this flush. Also fails the folders and logs of the
-        batch that an earlier failure makes unsafe.
+        """Remember the folders and logs that failed in this flush. Those that failed before fail the batch
+        again, with all files in such a folder.
         """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
@@ -244,7 +241,7 @@ class FlushFailures:
                 )
 
     def error_of_logs(self):
-        """The error of a log in use whose flush has failed at any time; None if all logs in use are sound."""
+        """Return the error of a log in use whose flush has ever failed; None if there is no such log."""
         if not self._logs:
             return None
         for file in list(self._logs):
@@ -270,7 +267,7 @@ class FlushFailures:
                 path = os.path.dirname(path)
 
     def _have_replaced(self, file):
-        """Have a failed log's owner write a new log: at once, then at most every REPLACE_AGAIN_S."""
+        """Ask the owner of a failed log for a new log: at once, then at most every REPLACE_AGAIN_S."""
         now = time.monotonic()
         if file.failed is not None and now >= self._replace_at_s:
             self._replace_at_s = now + REPLACE_AGAIN_S
@@ -284,11 +281,10 @@ SOON_S = 0.02
 
 
 class NameChanges:
-    """Collects renames, unlinks and creations (storage.disk.files.Change) for the next flush; one object per
-    GroupCommit.
+    """Collects renames, unlinks and creations (storage.disk.files.Change) for the next flush.
 
-    ``change_each(groups)`` makes changes in a thread, ``begin()`` starts the greenlet that flushes, the
-    Wakeup ``wake`` wakes that greenlet. ``gathers_soon=False``: ``soon`` of change() has no effect.
+    One object per GroupCommit. ``change_each(groups)`` makes changes in a thread. ``begin()`` starts the
+    greenlet that flushes; the Wakeup ``wake`` wakes it. ``gathers_soon=False``: change() ignores ``soon``.
     """
 
     __slots__ = (
@@ -309,13 +305,13 @@ class NameChanges:
         self._is_making_alone = False
 
     def change(self, changes, done=None, soon=False):
-        """Have a thread make the changes before the next flush, in the order of the calls. ``changes``: a
-        list of storage.disk.files.Change; the first error ends the list.
+        """Have a thread make the changes before the next flush, in the order of the calls.
 
-        ``done(error or None)``, if given, is called in the hub, and must neither switch nor raise. A failed
-        change fails the callbacks of the flush (a missing file does so only with ``Change.needed``).
-        ``soon``: make these changes before all others, within ``SOON_S`` or right after the flush that runs
-        then; for files to reuse.
+        ``changes``: a list of storage.disk.files.Change; the first error ends the list. ``done(error or
+        None)``, if given, is called in the event loop, and must neither switch greenlets nor raise. A failed
+        change fails the callbacks of the flush; a missing file does so only with ``Change.needed``. ``soon``:
+        make these changes before all others, within ``SOON_S`` or right after the flush that runs then; for
+        files to reuse.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -327,7 +323,7 @@ class NameChanges:
         self._begin()
 
     def when_told(self, callback):
-        """Call ``callback()`` once the replicators have the changes that a thread is making now."""
+        """Call ``callback()`` once the replicators know of the changes that a thread is making now."""
         if self._making:
             self._when_told.append(callback)
         else:
@@ -336,11 +332,11 @@ class NameChanges:
     # for group_commit
 
     def are_due(self):
-        """Whether any changes wait, or are being made while no flush runs."""
+        """Return True if changes wait, or are being made while no flush runs."""
         return bool(self._changes or self._soon or self._is_making_alone)
 
     def soon_at(self):
-        """Time, by time.monotonic(), by which changes with ``soon`` must be made; 0 if there are none."""
+        """Return the time.monotonic() by which changes with ``soon`` must be made; 0 if there are none."""
         return self._soon_since + SOON_S if self._soon else 0.0
 
     def take(self):
@@ -349,9 +345,8 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have a thread make the ``changes``, a result of take(), in order; then report them to the
-        replicators and call each ``done``. Adds {change: error} to the dict ``failures``. May switch
-        greenlets.
+        """Have a thread make the ``changes``, a result of take(), in order. Reports the changes to the
+        replicators, and calls each ``done``. Adds {change: error} to ``failures``. May switch greenlets.
         """
         if not changes:
             return
@@ -380,7 +375,7 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
-        """Make all waiting changes while no flush runs; are_due() is true until this returns. Adds {change:
+        """Make all waiting changes while no flush runs. Until this returns, are_due() is True. Adds {change:
         error} to ``failures``. May switch greenlets.
         """
         self._is_making_alone = True
@@ -388,7 +383,7 @@ class NameChanges:
         self._is_making_alone = False
 
     def make_soon(self):
-        """Make the changes with ``soon``. Returns {change: error}. No flush runs. May switch greenlets."""
+        """Make the changes with ``soon``; no flush runs. Returns {change: error}. May switch greenlets."""
         changes, self._soon = self._soon, []
         failures = {}
         self._is_making_alone = True
@@ -397,7 +392,7 @@ class NameChanges:
         return failures
 
     def give_up(self):
-        """Drop all changes. Returns their ``done`` callbacks, also of changes that a thread may be making."""
+        """Drop all changes. Returns their ``done`` callbacks, also of changes that a thread is making."""
         changes = [*self._making, *self.take()]
         self.forget()
         return [done for _, done in changes if done is not None]

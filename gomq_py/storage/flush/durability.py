@@ -1,4 +1,4 @@
-"""Durability: calls back when changes are safe: on the local disk, and with every node that keeps a copy.
+"""Durability: calls back when changes are safe on the local disk and on every node that keeps a copy.
 
 - ``when_safe``, for what clients rely on: a confirm, tx.commit-ok, the -ok of something durable, the answer
   to an HTTP request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for
@@ -6,15 +6,15 @@
 - ``when_on_disk``, for housekeeping: files that are used again or removed, logs that replace another. It
   waits for the local disk only, because no client got an answer.
 
-Uses ``storage.flush.group_commit``: its GroupCommit flushes. An *acknowledger* stands for another place that
-keeps a copy of this node's data, such as a follower:
+Uses ``storage.flush.group_commit``, whose GroupCommit flushes. An *acknowledger* stands for another place
+that keeps a copy of this node's data, such as a follower:
 
     acknowledger.when_safe(position, callback)    calls callback(error or None) once the first ``position``
                                                   events reported to it are safe there
 
 An acknowledger gets the changes by the calls of ``storage.disk.replication.Replicator``. Its when_safe is
 called after the local flush, with the position that this flush covers (GroupCommit.position), because changes
-of logs and names are reported only then. Only ``wait`` switches.
+of logs and names are reported only then. Only ``wait`` switches greenlets.
 """
 from collections import deque
 from functools import partial
@@ -31,7 +31,7 @@ class NotAcknowledged(Exception):
 
 
 class Durability:
-    """Calls back when changes of this node are safe. ``disk`` is the node's GroupCommit."""
+    """Calls back when changes of this node are safe. ``disk``: the node's GroupCommit."""
 
     def __init__(self, disk):
         self.disk = disk
@@ -43,13 +43,13 @@ class Durability:
     # waiting
 
     def when_safe(self, callback, concerns=None, hurry=True):
-        """Call ``callback(error or None)`` once all changes so far are on the local disk and with every
-        acknowledger, perhaps before this returns. Callbacks are called in order, and must neither switch nor
-        raise.
+        """Call ``callback(error or None)`` once all changes so far are on disk and with every acknowledger.
 
-        ``concerns()``, which must not raise, is called if files of some queues could not be flushed: True
-        passes the error to the callback. Without ``concerns`` it gets every error. ``hurry=False``: the flush
-        may wait for more changes. Returns the NextFlush for which the callback waits, or None.
+        Callbacks are called in order, perhaps before this returns. They must neither switch greenlets nor
+        raise. ``concerns()``, which must not raise, is called if files of some queues could not be flushed:
+        True passes the error to the callback. Without ``concerns`` the callback gets every error.
+        ``hurry=False``: the flush may wait for more changes. Returns the NextFlush for which the callback
+        waits, or None.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
@@ -59,20 +59,19 @@ class Durability:
 
     def when_defined(self, callback):
         """Call ``callback(error or None)`` once definitions, users and rights are safe, as ``when_safe``
-        does. A failed flush of a queue's files is not reported.
+        does. Failed flushes of queues' files are not reported.
         """
         self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True, concerns=None):
-        """Call ``callback(error or None)`` once all changes so far are on the local disk, without waiting for
-        acknowledgers. ``hurry`` and ``concerns`` as for ``when_safe``.
+        """Call ``callback(error or None)`` once all changes so far are on the local disk. Other arguments:
+        see when_safe().
         """
         self.disk.after_sync(callback, hurry, concerns)
 
     def wait(self):
-        """Wait until all changes so far are safe.
-
-        Raises the error of the disk or of an acknowledger. May switch greenlets.
+        """Wait until all changes so far are safe. Raises the error of the disk or of an acknowledger
+        (follower). May switch greenlets.
         """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
@@ -82,26 +81,26 @@ class Durability:
 
     @property
     def has_acknowledgers(self):
-        """Whether confirms wait for another node, too. After a kill the other node's copy may lack changes
-        that this disk has.
+        """Whether confirms also wait for another node. After a kill, that node's copy may lack changes that
+        this disk has.
         """
         return bool(self._acknowledgers)
 
     def add(self, acknowledger):
-        """Make every later when_safe() wait for this acknowledger, too."""
+        """Make every later when_safe() also wait for this acknowledger (follower)."""
         self._acknowledgers[acknowledger] = None
         self.disk.tells_before_it_answers = True
 
     def remove(self, acknowledger):
-        """Make no callback wait for this acknowledger any more, not even earlier callbacks."""
+        """Make no callback wait for this acknowledger (follower) any more, not even earlier callbacks."""
         self._acknowledgers.pop(acknowledger, None)
         for promise in self._promises:
             promise.missing.discard(acknowledger)
         self._keep()
 
     def close(self):
-        """Fail the callbacks that wait for an acknowledger. If there was an acknowledger, all later
-        when_safe() calls fail, too.
+        """Fail all callbacks that wait for an acknowledger (follower). If there is one, later when_safe()
+        calls fail, too.
         """
         # The local disk alone is not what was promised.
         self._end = NotAcknowledged(
@@ -113,7 +112,7 @@ class Durability:
         self._keep()
 
     def describe(self):
-        """The state of the disk's flushes and of waiting callbacks, as a line for people."""
+        """Return the state of flushes and waiting callbacks as one line of text for operators."""
         described = self.disk.describe()
         if self._acknowledgers or self._promises:
             described += f"; {len(self._acknowledgers)} acknowledgers, {len(self._promises)} promises to keep"
@@ -147,7 +146,7 @@ class Durability:
             self._keep()
 
     def _keep(self):
-        """Call the callbacks whose wait is over, in order; a callback may call when_safe()."""
+        """Call the callbacks whose wait is over, in order. A callback may call when_safe()."""
         if self._is_keeping:
             return
         self._is_keeping = True
@@ -167,7 +166,7 @@ def _not_ours():
 
 
 class _Promise:
-    """A callback that waits for the local disk and then for the acknowledgers in ``missing``."""
+    """A callback that waits for the local disk, then for the acknowledgers (followers) in ``missing``."""
 
     __slots__ = ("callback", "is_on_disk", "missing", "error")
 
@@ -178,6 +177,6 @@ class _Promise:
         self.error = None
 
     def refuse(self, error):
-        """Have the callback get this error, and wait for no acknowledger."""
+        """Pass this error to the callback, and wait for no acknowledger."""
         self.error = error
         self.missing.clear()

@@ -1,7 +1,7 @@
 """Flusher: flushes files for greenlets, in threads that never take the interpreter's lock.
 
-Used by flushing; uses flush_threads. A greenlet that calls ``flush`` waits as for a socket, and the loop goes
-on. Interpreted code has no Flusher (``IS_NATIVE``): a pool of Python's threads flushes.
+Used by flushing; uses flush_threads. A greenlet that calls ``flush`` waits as for a socket, and the event
+loop goes on. Interpreted code has no Flusher (``IS_NATIVE``): a pool of Python threads flushes.
 """
 import contextlib
 import errno
@@ -21,10 +21,9 @@ IS_NATIVE = flush_threads.is_native()
 
 
 class Flusher:
-    """Flushes files for greenlets in native threads, at most ``most`` at one time. One per GroupCommit, in
-    the same hub.
+    """Flushes files for greenlets, in at most ``most`` native threads. One per GroupCommit and event loop.
 
-    The first thread begins at once, further threads when needed; all stay until ``close``. Making a Flusher
+    The first thread begins at once, further threads when needed; all stay until ``close``. The constructor
     raises OSError if the system has no thread or descriptor left.
     """
 
@@ -52,9 +51,8 @@ class Flusher:
         self._watcher.start(_heard_by, weakref.ref(self))
 
     def flush(self, file):
-        """Make the file's size, and what was written to it before this call, survive a power cut.
-
-        Raises OSError, without a path. Switches.
+        """Flush the file, so that its size and all bytes written before survive a power cut. Raises OSError,
+        without a path. Switches greenlets.
         """
         waiter = Waiter()
         place = self._ask(file)
@@ -68,8 +66,8 @@ class Flusher:
             raise OSError(number, os.strerror(number))
 
     def pause(self, seconds):
-        """Suspend the calling greenlet for ``seconds`` (less than 1), or until ``end_pause``. The loop's
-        timers are late by up to a millisecond; this pause is exact. For one greenlet at a time. Switches.
+        """Suspend the greenlet for ``seconds`` (less than 1), or until ``end_pause``. Exact, whereas the
+        event loop's timers are up to a millisecond late. For one greenlet at a time. May switch greenlets.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()
@@ -88,7 +86,7 @@ class Flusher:
                 self._pausing = None
 
     def end_pause(self):
-        """Wake the greenlet in ``pause()``, if there is one, after the present iteration of the loop."""
+        """Wake the greenlet in ``pause()``, if any, after the present iteration of the event loop."""
         waiter = self._pausing
         if waiter is not None:
             self._pausing = None
@@ -97,7 +95,7 @@ class Flusher:
             gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def close(self):
-        """End the threads without waiting; the end of a running flush wakes no greenlet."""
+        """End the threads without waiting. The end of a running flush wakes no greenlet."""
         if self._threads:
             threads = self._threads
             self._threads = flush_threads.none()
@@ -119,7 +117,7 @@ class Flusher:
         self.close()
 
     def _rung(self):
-        """The alarm's callback: wakes the greenlet in ``pause()``."""
+        """Wake the greenlet in ``pause()``. Called when the alarm rings."""
         flush_threads.hear_alarm(self._alarm)
         self._alarm_watcher.ref = False
         waiter = self._pausing
@@ -141,7 +139,7 @@ class Flusher:
         return place
 
     def _heard(self):
-        """The eventfd's callback: wakes the greenlets whose flushes have ended."""
+        """Wake the greenlets whose flushes have ended. Called when the eventfd is readable."""
         flush_threads.hear(self._threads)
         for place in list(self._waiting):
             number = flush_threads.take(self._threads, place)

@@ -1,10 +1,10 @@
 """Flushing: decides when the next flush begins, and runs the flushes and renames of one batch.
 
-Used by group_commit, which decides what is flushed; uses flusher and files. A Wakeup wakes group_commit's
-greenlet. Native threads (``storage.flush.flusher``) flush the files of stores, for greenlets that wait here.
-A pool of Python's threads flushes logs and folders, renames and unlinks files and, in interpreted code,
-flushes all files. The hub's own pool is not used, because name resolution and hashing must not wait for a
-disk.
+Used by group_commit, which decides which files are flushed; uses flusher and files. A Wakeup wakes
+group_commit's greenlet. Native threads (``storage.flush.flusher``) flush the files of stores, for greenlets
+that wait here. A pool of Python threads flushes logs and folders, renames and unlinks files and, in
+interpreted code, flushes all files. The event loop's own pool is not used, because name resolution and
+hashing must not wait for a disk.
 
 CommitDelay delays flushes. A flush costs the processor some 150 us, so on a fast disk 10 000 confirmed
 messages a second would cause thousands of flushes a second. If flushes overlap, or one flush answers several
@@ -12,8 +12,8 @@ clients, the next flush begins later. A client that waits for one confirm before
 delayed.
 
 SyncWatch logs a flush that hangs, while it hangs and when it has ended. A thread of the operating system
-checks, because a disk that hangs may hold the hub's thread, too. The hub writes the lines, because the log's
-locks may be gevent's; the thread writes them if the hub stands still.
+checks, because a disk that hangs may hold the event loop's thread, too. The event loop writes the lines,
+because the log's locks may be gevent's. The thread writes them if the event loop stands still.
 """
 import errno
 import logging
@@ -38,9 +38,8 @@ _this_thread = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
-    """Logs flushes that run longer than ``after_s`` seconds; 0: logs none.
-
-    Made in the hub. ``begin`` and ``end`` are called around each flush, in the thread that flushes.
+    """Logs flushes that run longer than ``after_s`` seconds; 0: logs none. Made in the event loop's thread.
+    The thread that flushes calls ``begin`` before each flush, and ``end`` after it.
     """
 
     def __init__(self, after_s):
@@ -56,7 +55,7 @@ class SyncWatch:
         self._hub_thread = _this_thread()
 
     def begin(self, path):
-        """Record that a flush of the file or folder ``path`` begins. Returns the argument of ``end``."""
+        """Note that a flush of the file or folder ``path`` begins. Returns the argument of ``end``."""
         entry = [path, time.monotonic(), False]
         if self._after_s:
             self._running[id(entry)] = entry
@@ -66,14 +65,14 @@ class SyncWatch:
         return entry
 
     def end(self, entry):
-        """Record that a flush has ended or failed. ``entry``: the result of ``begin``."""
+        """Note that a flush has ended or failed. ``entry``: the result of ``begin``."""
         self._running.pop(id(entry), None)
         if entry[2]:
             self._log(
                 logging.WARNING, "flushing %s ended after %.1f s", entry[0], time.monotonic() - entry[1])
 
     def running(self):
-        """Paths of the files and folders being flushed, the oldest flush first; empty if ``after_s`` is 0."""
+        """Return the paths being flushed, the oldest flush first. Empty if ``after_s`` is 0."""
         return [path for path, _, _ in list(self._running.values())]
 
     def stop(self):
@@ -124,7 +123,7 @@ class SyncWatch:
     # the log
 
     def _log(self, *line):
-        """Have the hub write a log line (level, text, *arguments); write it here without a hub."""
+        """Have the event loop write a log line (level, text, *arguments); without a loop, write it here."""
         self._lines.append(line)
         if _this_thread() == self._hub_thread:
             self._write()
@@ -159,9 +158,7 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next. It covers all marks made until ``has_begun``. ``joined``: number of join()
-    calls.
-    """
+    """The flush that begins next. Covers all marks made until ``has_begun``. ``joined``: number of joins."""
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
 
@@ -171,16 +168,14 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count a further change that relies on a callback already waiting for this flush."""
+        """Count one more change that relies on a callback already waiting for this flush."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
 
 
 class CommitDelay:
-    """Delays the next flush so that it covers more changes. ``next_flush``: the NextFlush. ``asked()`` is
-    called for each callback that begins to wait for the next flush.
-    """
+    """Delays the next flush, so that it covers more changes. ``next_flush``: the NextFlush."""
 
     __slots__ = ("next_flush", "_may_begin_s", "_due_s", "_is_steady", "_pausing")
 
@@ -193,20 +188,19 @@ class CommitDelay:
         self._pausing = None  # the Flusher that pauses
 
     def begin(self):
-        """Record that a flush begins, and set ``next_flush`` to the one after it."""
+        """Note that a flush begins, and set ``next_flush`` to the one after it."""
         self.next_flush.has_begun = True
         self.next_flush = NextFlush(self)
 
     def flushed(self, began_s, overlaps, answered):
-        """Decide the delay of the next flush after a flush that began at ``began_s`` (time.monotonic()).
-        ``overlaps``: a callback began to wait for the next flush meanwhile; ``answered``: count of callbacks
-        and joins that this flush answers.
+        """Decide the delay of the next flush, after a flush that began at ``began_s`` (time.monotonic()).
+        ``overlaps``: a callback began to wait for the next flush meanwhile. ``answered``: count of callbacks
+        and joins that the flush answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
     def hold_up(self, flusher):
-        """Wait until the next flush may begin, by ``flusher.pause``; do not wait if ``flusher`` is None. May
-        switch greenlets.
+        """Wait by ``flusher.pause``, if it is not None, until the next flush may begin. May switch greenlets.
         """
         due, self._may_begin_s = self._may_begin_s, 0.0
         left = due - time.monotonic() if due and flusher is not None else 0.0
@@ -222,7 +216,7 @@ class CommitDelay:
                 self._pausing = None
 
     def asked(self):
-        """Record that a callback waits for the next flush, and end the delay if that flush is due."""
+        """Note that a callback waits for the next flush. Ends the delay if that flush is due."""
         if self._due_s:
             late = time.monotonic() - self._due_s
             if late >= 0:
@@ -233,10 +227,10 @@ class CommitDelay:
 
 
 class Wakeup:
-    """Wakes one greenlet of the hub, at a set time or when ``set`` is called.
+    """Wakes one greenlet, at a set time or when ``set`` is called.
 
-    ``is_rung``: ``set`` was called and ``clear`` was not; ``rings_at_s``: time of the timer by
-    time.monotonic(), 0 without a timer; ``waiter``: not None only while the greenlet waits.
+    ``is_rung``: ``set`` was called and ``clear`` was not. ``rings_at_s``: time of the timer by
+    time.monotonic(), 0 without a timer. ``waiter``: not None only while the greenlet waits.
     """
 
     __slots__ = ("is_rung", "rings_at_s", "waiter", "timer")
@@ -247,7 +241,7 @@ class Wakeup:
         self.waiter = self.timer = None
 
     def set(self):
-        """Wake the greenlet in a later iteration of the loop, or end its next wait() at once."""
+        """Wake the greenlet in a later iteration of the event loop, or end its next wait() at once."""
         if not self.is_rung:
             self.is_rung = True
             waiter = self.waiter
@@ -258,13 +252,11 @@ class Wakeup:
                 gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def clear(self):
-        """Undo ``set``: the next wait() waits."""
+        """Undo ``set``, so that the next wait() waits."""
         self.is_rung = False
 
     def wait(self, until_s):
-        """Wait until ``set`` is called, or about until ``until_s`` (time.monotonic()). May switch
-        greenlets.
-        """
+        """Wait until ``set``, or about until ``until_s`` (time.monotonic()). May switch greenlets."""
         if self.is_rung:
             return
         if not 0.0 < self.rings_at_s <= until_s:
@@ -280,7 +272,7 @@ class Wakeup:
                 self.waiter = None
 
     def close(self):
-        """Stop the timer: the greenlet waits no more."""
+        """Stop the timer."""
         timer = self.timer
         self.timer = None
         self.rings_at_s = 0.0
@@ -307,11 +299,11 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 
 class Flushing:
-    """Runs at most ``threads`` flushes at one time. A job has three items: function, its argument (file or
-    folder path), owner (store, log or folder path).
+    """Runs flushes, at most ``threads`` at one time. A job is (function, file or folder path, owner).
 
-    ``others``: further threads of the pool, for other work. ``slow_s``: a flush that takes more seconds is
-    logged while it runs; 0: no log. ``at_work``: futures of the work in the pool's threads.
+    The owner is a store, a log or a folder path. ``others``: further threads of the pool, for other work.
+    ``slow_s``: a flush that takes more seconds is logged while it runs; 0: no log. ``at_work``: futures of
+    the work in the pool's threads.
     """
 
     __slots__ = (
@@ -330,27 +322,27 @@ class Flushing:
         self._lacks_flusher = False
 
     def threads_of(self):
-        """The pool of threads, made at the first call."""
+        """Return the pool of threads, which the first call makes."""
         if self.pool is None:
             self.pool = ThreadPool(self._threads + self._others)
         return self.pool
 
     def way_of_stores(self):
-        """The function that flushes a file of a store: sync_in_hub if there is a Flusher."""
+        """Return the function that flushes a file of a store: sync_in_hub() if there is a Flusher."""
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
     def jobs_of(self, logs, folders):
-        """The jobs, for run(), that flush these retained ``logs``, and ``folders`` given by path."""
+        """Return the jobs that flush these retained ``logs`` and these ``folders`` (paths), for run()."""
         jobs = [(self._files.sync_log, file, file) for file in logs]
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
     def sync_in_hub(self, file):
-        """Flush a store's file by the Flusher while other greenlets run. Raises OSError. Switches."""
+        """Flush a store's file by the Flusher. Raises OSError. Switches greenlets."""
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):
-        """Run the jobs and wait for all. Returns (owner, error) of each failed job. The dict ``unbegun`` gets
-        {owner: error} of jobs for which there was no thread. May switch greenlets.
+        """Run the jobs, and wait for all. Returns (owner, error) of each failed job. May switch greenlets.
+        Adds {owner: error} of jobs for which there was no thread to the dict ``unbegun``.
         """
         # Jobs of sync_in_hub() run in greenlets, the others in threads of the pool.
         in_hub = self.sync_in_hub
@@ -364,14 +356,14 @@ class Flushing:
         return failed
 
     def change_each(self, groups):
-        """Run change_each() on these groups in a thread. Raises if there is no thread. Switches."""
+        """Run the function change_each() in a thread. Raises if there is no thread. Switches greenlets."""
         self.at_work = [begin(change_each, groups, self.watch, pool=self.threads_of())]
         results = self.at_work[0].get()
         self.at_work = []
         return results
 
     def finish(self):
-        """Wait for the threads of an interrupted cycle to end their work. May switch greenlets."""
+        """Wait until the threads of an interrupted flush have ended their work. May switch greenlets."""
         for work in self.at_work:
             work.wait(None)
         self.at_work = []
@@ -401,7 +393,7 @@ class Flushing:
         return self.flusher is not None and self._files.may_sync_in_hub
 
     def _run_in_pool(self, jobs, here, unbegun):
-        """Run ``jobs`` in threads, and the jobs ``here`` in greenlets at the same time. Switches."""
+        """Run ``jobs`` in threads and, at the same time, ``here`` in greenlets. Switches greenlets."""
         begun = self.at_work = []
         lanes = [jobs[lane::self._threads] for lane in range(min(self._threads, len(jobs)))]
         try:
@@ -422,7 +414,7 @@ class Flushing:
         return failed
 
     def _run_here(self, jobs):
-        """Run the jobs in greenlets, also in the calling greenlet. Switches."""
+        """Run the jobs in several greenlets, one of them the calling greenlet. Switches greenlets."""
         if len(jobs) == 1:
             return flush_each(jobs, self.watch)
         self.lanes_here = [
@@ -444,9 +436,7 @@ class Flushing:
 
 
 def flush_each(jobs, watch):
-    """Run the jobs one by one, in a thread of the pool or in a greenlet. Returns (owner, error) of each
-    failed job.
-    """
+    """Run the jobs one by one, in a thread or a greenlet. Returns (owner, error) of each failed job."""
     failed = []
     for function, target, owner in jobs:
         watched = watch.begin(target if isinstance(target, str) else target.path)
@@ -463,8 +453,8 @@ def flush_each(jobs, watch):
 
 
 def change_each(groups, watch):
-    """In a thread of the pool: make the changes of each group, a list of Changes, until a change of the group
-    fails. Returns (count of changes made, error or None) for each group.
+    """Make the changes of each group, a list of Changes, until one fails. Runs in a thread of the pool.
+    Returns (count of changes made, error or None) for each group.
     """
     results = []
     for group in groups:

@@ -1,12 +1,11 @@
-"""Group commit: flushes everything that was changed during the last flush, then calls the callbacks, such as
-those of confirms, that waited for this flush. No other module flushes.
+"""Group commit: flushes all changes made during the last flush, then calls the callbacks that wait for them.
 
-Stores and logs are *marked* when they have something to flush. ``after_sync`` calls back once all that is
-marked now is on the disk. A sync takes all marks when it begins, so batches grow by themselves on a slow
-disk. ``storage.flush.flushing`` delays syncs that would come too often, and has threads wait for the disk.
-After a failed sync all stores that it covered are fenced (refuse all further calls), and callbacks get the
-error; a repeated sync would prove nothing. There is one GroupCommit per broker; while idle it has no timer
-and no thread.
+No other module flushes. Stores and logs are *marked* when they have something to flush. ``after_sync`` calls
+back once all present marks are on the disk, for example to send confirms. A flush (sync) takes all marks when
+it begins, so batches grow by themselves on a slow disk. ``storage.flush.flushing`` delays flushes that would
+come too often, and has threads wait for the disk. After a failed flush all stores that it covered are fenced
+(refuse all further calls), and callbacks get the error; a repeated flush would prove nothing. There is one
+GroupCommit per broker; while idle it has no timer and no thread.
 """
 import errno
 import logging
@@ -49,10 +48,10 @@ LOOKS = 16
 class GroupCommit:
     """Flushes stores, logs and folders.
 
-        enabled        False (--no-sync): calls back at once and flushes only renames and unlinks.
-                       A confirmed message then outlives a kill, and not a power cut
+        enabled        False (--no-sync): calls back at once, and flushes only renames and unlinks.
+                       A confirmed message then survives a kill, but not a power cut
         slow_s         a flush that takes more seconds is logged while it runs; 0: none is
-        slice_clock    the broker's SliceClock, which cuts the callbacks of one sync into slices
+        slice_clock    the broker's SliceClock, which cuts the callbacks of one flush into slices
         names          the NameChanges that flushes wait for
         background     jobs that no flush waits for
     """
@@ -93,9 +92,8 @@ class GroupCommit:
     # marks
 
     def mark(self, store):
-        """Mark a store that has messages and acks to flush.
-
-        The sync calls the store's ``sync_files()`` first, and ``synced()`` or ``fence(error)`` at its end.
+        """Mark a store that has messages and acks to flush. The flush calls the store's ``sync_files()``
+        first, and ``synced()`` or ``fence(error)`` at its end.
         """
         self._next.stores[store] = True
         self._begin_soon()
@@ -106,7 +104,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_acks(self, store):
-        """Mark a store that has acks to flush. There is no hurry: ``after_sync`` does not wait for acks."""
+        """Mark a store that has acks to flush. These may wait: ``after_sync`` does not wait for acks."""
         batch = self._next
         if not batch.acks:
             batch.acks_since = time.monotonic()
@@ -114,9 +112,8 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """Mark a log that has new bytes on disk to flush, or accepted bytes, which the sync writes first.
-
-        The log stays open until it has been flushed, even if its owner closes it or removes its name.
+        """Mark a log that has new bytes to flush. Bytes that the log has only accepted are written first. The
+        log stays open until it has been flushed, even if its owner closes it or removes its name.
         """
         if file not in self._next.logs:
             file.retain()
@@ -131,14 +128,14 @@ class GroupCommit:
     # waiting
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
-        """Call ``callback(error or None)`` once all that is marked now has been flushed; at once if there is
-        nothing to flush. Callbacks are called in order, and must neither switch nor raise.
+        """Call ``callback(error or None)`` once all present marks have been flushed; at once without any.
 
-        ``hurry=False``: the flush may wait for more marks. ``concerns()``, which must not raise, returns
-        whether the callback gets the error of stores that cannot be flushed (these are fenced); without
-        ``concerns``, the callback gets that error. ``about_logs=False``, for housekeeping: failed logs are
-        not reported. Otherwise every callback gets the error of a failed log until another log has replaced
-        it. Returns the NextFlush for which the callback waits, or None.
+        Callbacks are called in order, and must neither switch greenlets nor raise. ``hurry=False``: the flush
+        may wait for more marks. ``concerns()``, which must not raise, returns whether the callback gets the
+        error of stores that cannot be flushed (these are fenced). Without ``concerns`` the callback gets that
+        error. Every callback gets the error of a failed log until another log has replaced it;
+        ``about_logs=False``, for housekeeping, excludes this. Returns the NextFlush for which the callback
+        waits, or None.
         """
         if concerns is not None:
             callback = Concerned(callback, concerns)
@@ -176,18 +173,15 @@ class GroupCommit:
         self.after_sync(OfLog(callback, log))
 
     def wait(self):
-        """Wait until all that is marked now has been flushed.
-
-        Raises the error of a failed sync. May switch greenlets.
+        """Wait until all present marks have been flushed. Raises the error of a failed flush. May switch
+        greenlets.
         """
         result = AsyncResult()
         self.after_sync(lambda error: result.set(None) if error is None else result.set_exception(error))
         result.get()
 
     def stop(self):
-        """Flush all marks and finish all background jobs, with those added meanwhile. May switch
-        greenlets.
-        """
+        """Flush all marks, and finish all background jobs, even later ones. May switch greenlets."""
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -221,11 +215,11 @@ class GroupCommit:
 
     @property
     def is_idle(self):
-        """Whether nothing is to be flushed: the greenlet rests, or there is none."""
+        """Whether there is nothing to flush: the greenlet rests or does not exist."""
         return self._greenlet is None or self._is_resting
 
     def describe(self):
-        """The state of the flushes, the marks and the failures, as one line of text for operators."""
+        """Return the state of flushes, marks and failures as one line of text for operators."""
         state = (
             "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle
             else "waiting for more"
@@ -252,7 +246,7 @@ class GroupCommit:
         return self._has_marks() or bool(self._next.acks or self._next.callbacks)
 
     def _take(self):
-        """Remove and return the batch for the sync that begins now; start an empty batch."""
+        """Remove and return the batch for the flush that begins now. Starts an empty batch."""
         self._commit_delay.begin()
         batch, self._next = self._next, FlushBatch()
         return batch
@@ -281,9 +275,7 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest until something is marked, at most REST_S. Returns whether something was marked. May switch
-        greenlets.
-        """
+        """Rest up to REST_S. Returns True once something is marked. May switch greenlets."""
         if self._stopping:
             return False
         self._is_resting = True
@@ -295,7 +287,7 @@ class GroupCommit:
         return is_woken
 
     def _ended(self, greenlet):
-        """Fail all waiting callbacks if the greenlet was killed, or ended by Ctrl-C, before calling them."""
+        """Fail all waiting callbacks, if the greenlet was killed or interrupted before it called them."""
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
             if self._is_resting:  # nothing was marked, and no callback waits
@@ -305,10 +297,7 @@ class GroupCommit:
             self._give_up(OSError(errno.ECANCELED, f"the flush was cut short: {how}"))
 
     def _forget_marks(self):
-        """With --no-sync: count all marked stores and logs as flushed, and call the callbacks.
-
-        May switch, for renames and unlinks.
-        """
+        """With --no-sync: count all marks as flushed, and call the callbacks. May switch greenlets."""
         while self._has_work():
             self._in_flight, self._next.callbacks = deque(self._next.callbacks), []
             failures = {}
@@ -345,7 +334,7 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Wait until a callback is in a hurry, at most UNHURRIED_S. May switch greenlets."""
+        """Wait at most UNHURRIED_S, until a callback is in a hurry. May switch greenlets."""
         # Meanwhile changes asked for with ``soon`` are made.
         due = time.monotonic() + UNHURRIED_S
         while not self._next.is_hurried and not self._stopping:
@@ -367,9 +356,7 @@ class GroupCommit:
                     return
 
     def _give_up(self, error):
-        """Fail all callbacks, present and later, with this error: a cycle failed by our own fault, or the
-        greenlet was killed.
-        """
+        """Fail all present and later callbacks with this error, after our own fault or a killed greenlet."""
         # Later marks are still flushed: the next run needs them. The files of this cycle stay open, because
         # its threads may still flush them.
         logger.error(
@@ -436,8 +423,8 @@ class GroupCommit:
             self._is_syncing = False
 
     def _in_portions(self, items):
-        """Yield the items, and let other greenlets run after each slice of time. Ends early at a kill. May
-        switch greenlets.
+        """Yield the items. Lets other greenlets run after each slice of time, and ends early after kill().
+        May switch greenlets.
         """
         clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
         for item in items:
@@ -449,8 +436,8 @@ class GroupCommit:
                 clock.begin()
 
     def _flush(self, batch, jobs, answered):
-        """Run the jobs of a batch, release their files, and record failures, duration and the next flush's
-        delay. ``answered``: count of callbacks and joins that this flush answers. May switch greenlets.
+        """Run the jobs of a batch, release their files, and record errors and duration. May switch greenlets.
+        Also sets the next flush's delay. ``answered``: count of callbacks and joins that this flush answers.
         """
         began = time.monotonic()
         unbegun = {}
@@ -478,8 +465,8 @@ class GroupCommit:
             release(unwritten)
 
     def _answer(self, of_logs, other):
-        """Call all callbacks of this sync, and of callers that came meanwhile. ``of_logs``: the error of a
-        failed log; ``other``: any other error. May switch greenlets.
+        """Call all callbacks of this flush, and those that came meanwhile. ``of_logs``: the error of a failed
+        log; ``other``: any other error. May switch greenlets.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):
