@@ -128,9 +128,8 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Hold the message at the queue's head outside the queue until the client reconnects. is_owed() must
-        be true for the message. Messages behind it can then be dropped. Returns False, without effect, while
-        the client is connected.
+        """Hold the queue's first message, for which is_owed() is true, outside the queue until the client
+        reconnects, so that others can be dropped. Returns False, without effect, for a connected client.
         """
         if self.is_connected:
             return False

@@ -45,8 +45,7 @@ class Packet:
 
         FIELDS     a tuple of (name, default) of each field
         FLAGS      the lower half of the first byte
-        SENDERS    the sides that may send the packet
-        SINCE      the first version that has the packet
+        SENDERS, SINCE    the sides that may send the packet, and the first version that has it
     """
 
     TYPE = 0
