@@ -30,7 +30,7 @@ from gomq_py.http.rates import Rates
 from gomq_py.http.recorder import Recorder
 from gomq_py.http.server import ManagementServer
 from gomq_py.http.upgrades import UpgradeRefused, Upgrades
-from gomq_py.hub.threads import begin_apart
+from gomq_py.hub import threads
 from gomq_py.hub.turns import give_way
 from gomq_py.late_imports import importing
 from gomq_py.net.listener import format_address, path_id, remove_path
@@ -45,7 +45,7 @@ LATE_PACKAGES = (
 # Modules that the routes share with the core, which imports them for the first stream, for example. If the
 # thread imported them, the event loop could meet one half imported, and it must not wait.
 SHARED = (
-    "decimal", "gomq_py.broker.queues.stream_queue", "gomq_py.broker.queues.quorum",
+    "decimal", "unicodedata", "gomq_py.broker.queues.stream_queue", "gomq_py.broker.queues.quorum",
     "gomq_py.broker.topology.definitions", "gomq_py.broker.verbs.aliveness", "gomq_py.broker.verbs.moves",
     "gomq_py.broker.verbs.taking", "gomq_py.mqtt.model.administration",
 )
@@ -125,7 +125,7 @@ class Management:
                     import_module(name)
                     give_way()
                 # The threads of the hub's pool may all wait for a slow disk.
-                self._apps[kind] = begin_apart(_import_and_make, kind, self._node).get()
+                self._apps[kind] = threads.begin_apart(_import_and_make, kind, self._node).get()
             if kind not in self._apps:
                 self._again_at_s = time.monotonic() + RETRY_S
 
