@@ -30,7 +30,7 @@ from gomq_py.http.rates import Rates
 from gomq_py.http.recorder import Recorder
 from gomq_py.http.server import ManagementServer
 from gomq_py.http.upgrades import UpgradeRefused, Upgrades
-from gomq_py.hub.threads import in_thread
+from gomq_py.hub import threads
 from gomq_py.hub.turns import give_way
 from gomq_py.late_imports import importing
 from gomq_py.net.listener import format_address, path_id, remove_path
@@ -45,7 +45,7 @@ LATE_PACKAGES = (
 # Modules that the routes share with the core, which imports them for the first stream, for example. If the
 # thread imported them, the event loop could meet one half imported, and it must not wait.
 SHARED = (
-    "decimal", "gomq_py.broker.queues.stream_queue", "gomq_py.broker.queues.quorum",
+    "decimal", "unicodedata", "gomq_py.broker.queues.stream_queue", "gomq_py.broker.queues.quorum",
     "gomq_py.broker.topology.definitions", "gomq_py.broker.verbs.aliveness", "gomq_py.broker.verbs.moves",
     "gomq_py.broker.verbs.taking", "gomq_py.mqtt.model.administration",
 )
@@ -125,10 +125,10 @@ class Management:
                 for name in SHARED:
                     import_module(name)
                     give_way()
-                self._apps[kind] = in_thread(_import_and_make, kind, self._node)
+                # The threads of the hub's pool may all wait for a slow disk.
+                self._apps[kind] = threads.begin_apart(_import_and_make, kind, self._node).get()
             if kind not in self._apps:
                 self._again_at_s = time.monotonic() + RETRY_S
-            in_thread(resources.give_memory_back)  # 1 MB
 
     def close(self):
         """Close the state that the listeners share, after all of them are closed. May switch greenlets."""
@@ -160,6 +160,7 @@ def _import_and_make(kind, node):
                 node.doctor = doctor.Doctor()
             made = app.MAKERS[kind](node)
             made.url_map.update()  # sorts the routes, which the first request would do otherwise
+            resources.give_memory_back()  # 1 MB
             return made
         finally:
             sys.setswitchinterval(before_s)

@@ -34,14 +34,14 @@ class UpgradeRefused(Exception):
         self.status = status
         self.headers = list(headers)
 
-    def application(self, _environ, start_response):
+    def application(self, environ, start_response):
         """A WSGI application that answers the request with this refusal."""
         word = self.status.partition(" ")[2].lower().replace(" ", "_")
         body = orjson.dumps({"error": word, "reason": str(self)})
         start_response(
             self.status,
             [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *self.headers])
-        return [body]
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
 class Accepted(NamedTuple):

@@ -6,6 +6,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import gevent
 import pika
 import pytest
 import requests
@@ -54,6 +55,24 @@ def test_first_requests_wait_for_one_import_while_other_clients_are_served(monke
         statuses = [answer.result().status_code for answer in answers]
 
     assert (got, statuses, made) == (b"meanwhile", [200] * 5, ["http"])
+
+
+def test_first_request_does_not_wait_for_the_pool_whose_threads_are_all_busy(monkeypatch):
+    """They may wait for a slow disk."""
+    freed, busy, make_app = threading.Event(), [], door.Management._make_app
+
+    def make_app_beside(management, kind):
+        pool = gevent.get_hub().threadpool
+        busy.extend(pool.spawn(freed.wait, in_time(10)) for _ in range(pool.maxsize))
+        make_app(management, kind)
+
+    monkeypatch.setattr(door.Management, "_make_app", make_app_beside)
+    with gomq_py.Broker(http_port=0) as broker:
+        status = ask(broker).status_code
+        are_done = [one.ready() for one in busy]
+        freed.set()
+
+    assert (status, set(are_done)) == (200, {False})
 
 
 def test_listeners_of_all_kinds_answer_their_first_requests_at_the_same_time(tmp_path):
@@ -113,6 +132,17 @@ def test_import_that_fails_is_answered_with_503_and_not_repeated_for_each_reques
     assert attempts == ["http"]
 
 
+def test_import_that_fails_is_answered_without_a_body_to_head(broken):
+    """A body would be the answer to the connection's next request."""
+    broker, _ = broken
+    with requests.Session() as session:
+        statuses = [
+            session.request(method, f"{broker.http_url}/", timeout=in_time(60)).status_code
+            for method in ("HEAD", "HEAD", "GET")]
+
+    assert statuses == [503, 503, 503]
+
+
 def test_import_that_failed_is_tried_again(broken, monkeypatch):
     broker, _ = broken
     monkeypatch.setattr(door, "RETRY_S", 0.0)
@@ -141,5 +171,6 @@ def test_modules_that_the_core_may_import_are_there_before_the_thread_imports():
     assert printed(
         "import sys, gomq_py.__main__, gomq_py.launcher, importlib; from gomq_py.http import door; "
         "list(map(importlib.import_module, door.SHARED)); there = set(sys.modules); "
-        "import gomq_py.http.app; print([name for name in set(sys.modules) - there if name == 'decimal' or "
-        "name.startswith('gomq_py.') and name.split('.')[1] not in ('http', 'diagnosis')])") == "[]"
+        "import gomq_py.http.app; print([name for name in set(sys.modules) - there "
+        "if name in ('decimal', 'unicodedata') or name.startswith('gomq_py.') "
+        "and name.split('.')[1] not in ('http', 'diagnosis')])") == "[]"
