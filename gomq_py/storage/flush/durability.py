@@ -14,7 +14,8 @@ keeps a copy of this node's data, such as a follower:
 
 An acknowledger gets the changes by the calls of ``storage.disk.replication.Replicator``. Its when_safe is
 called after the local flush, with the position that this flush covers (GroupCommit.position), because changes
-of logs and names are reported only then. Only ``wait`` switches.
+of logs and names are reported only then; or with the position of the call of when_safe, if that is later: acks
+need no flush, and may be reported while one runs. Only ``wait`` switches.
 """
 from collections import deque
 from functools import partial
@@ -53,7 +54,7 @@ class Durability:
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
-        promise = _Promise(callback)
+        promise = _Promise(callback, self.disk.told)
         self._promises.append(promise)
         return self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
 
@@ -129,10 +130,10 @@ class Durability:
             promise.refuse(error)
         else:
             promise.missing.update(self._acknowledgers)
+            position = max(promise.position, self.disk.position)
             for acknowledger in list(self._acknowledgers):
                 try:
-                    acknowledger.when_safe(
-                        self.disk.position, partial(self._acknowledged, promise, acknowledger))
+                    acknowledger.when_safe(position, partial(self._acknowledged, promise, acknowledger))
                 except Exception as fault:
                     LOG.exception("%r cannot be asked whether it is safe there", acknowledger)
                     self._acknowledged(promise, acknowledger, fault)
@@ -167,12 +168,15 @@ def _not_ours():
 
 
 class _Promise:
-    """A callback that waits for the local disk and then for the acknowledgers in ``missing``."""
+    """A callback that waits for the local disk and then for the acknowledgers in ``missing``. ``position``: of
+    the changes that it relies on.
+    """
 
-    __slots__ = ("callback", "is_on_disk", "missing", "error")
+    __slots__ = ("callback", "position", "is_on_disk", "missing", "error")
 
-    def __init__(self, callback):
+    def __init__(self, callback, position):
         self.callback = callback
+        self.position = position
         self.is_on_disk = False
         self.missing = set()  # acknowledgers
         self.error = None
