@@ -152,7 +152,10 @@ class QoS2Records(_scheduler.TurnTaker):
         self._note_places(destinations, message, had)
         if not self.touched:
             self.scheduler.touch(self)
-        return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
+        kept_at = self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
+        if kept_at:
+            self.store.announce()  # a follower with the message alone would store the client's repeat, too
+        return kept_at
 
     def received(self, kept_at, key, identifier, destinations):
         """Note that all ``destinations`` stored the begun() message. Returns the record's new location."""

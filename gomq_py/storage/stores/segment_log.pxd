@@ -27,6 +27,7 @@ cdef class SegmentLog(_store.Store):
     cpdef bint has_record(self, uint64_t place, uint64_t came_ms) except -1
     @cython.locals(was_open=bint)
     cdef bint _is_whole(self, Segment segment, Py_ssize_t at, uint64_t came_ms) except -1
+    cpdef int announce(self) except -1
     cpdef int mark(self) except -1
     @cython.locals(segment=Segment, unsynced=list, what=cython.uint)
     cpdef list sync_files(self, bint acks_too)

@@ -231,6 +231,13 @@ class SegmentLog(_store.Store):
             self.fence(error)
             return False
 
+    def announce(self):
+        """Report what was appended in this batch to replicators, before its end."""
+        # Not write_out(), which marks records as delivered: QoS2Recovery takes that for the end of the batch.
+        self._end_stage()
+        if self._write is not None:
+            self._announce(self._write)
+
     # flushes
 
     def mark(self):
