@@ -8,6 +8,7 @@ from tests.support.acknowledger import HandAcknowledger
 from tests.support.mirror import Mirror
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
 from tests.support.unflushed import Unflushed
+from tests.support.waiting import in_time
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_pubrel_waits_for_the_deletion_if_a_flush_has_begun_without_it(node, tmp
     peer.session.sent.records.await_flush()
     node.committer.wait()
     other, begun, may_end = follow(node), threading.Event(), threading.Event()
-    monkeypatch.setattr(node.files, "sync_folder", lambda path: begun.set() or may_end.wait(60))
+    monkeypatch.setattr(node.files, "sync_folder", lambda path: begun.set() or may_end.wait(in_time(60)))
     node.committer.mark_folder(tmp_path / "data")
     node.committer.after_sync(lambda error: None)
     node.wait(begun.is_set)

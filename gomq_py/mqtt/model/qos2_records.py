@@ -154,7 +154,9 @@ class QoS2Records(_scheduler.TurnTaker):
             self.scheduler.touch(self)
         kept_at = self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
         if kept_at:
-            self.store.announce()  # a follower with the message alone would store the client's repeat, too
+            # A follower with the message alone would store the client's repeat, too. Not write_out(), which
+            # marks records as delivered: QoS2Recovery takes that for the end of the batch.
+            self.store.announce()
         return kept_at
 
     def received(self, kept_at, key, identifier, destinations):

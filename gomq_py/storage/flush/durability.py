@@ -14,8 +14,8 @@ keeps a copy of this node's data, such as a follower:
 
 An acknowledger gets the changes by the calls of ``storage.disk.replication.Replicator``. Its when_safe is
 called after the local flush, with the position that this flush covers (GroupCommit.position), because changes
-of logs and names are reported only then; or with the position of the call of when_safe, if that is later: acks
-need no flush, and may be reported while one runs. Only ``wait`` switches.
+of logs and names are reported only then. If changes that need no flush, such as acks, were reported after the
+beginning of the flush and before when_safe, the position is that of when_safe. Only ``wait`` switches.
 """
 from collections import deque
 from functools import partial
@@ -168,8 +168,8 @@ def _not_ours():
 
 
 class _Promise:
-    """A callback that waits for the local disk and then for the acknowledgers in ``missing``. ``position``: of
-    the changes that it relies on.
+    """A callback that waits for the local disk and then for the acknowledgers in ``missing``. It relies on
+    the changes reported up to ``position``.
     """
 
     __slots__ = ("callback", "position", "is_on_disk", "missing", "error")

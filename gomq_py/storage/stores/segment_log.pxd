@@ -27,7 +27,6 @@ cdef class SegmentLog(_store.Store):
     cpdef bint has_record(self, uint64_t place, uint64_t came_ms) except -1
     @cython.locals(was_open=bint)
     cdef bint _is_whole(self, Segment segment, Py_ssize_t at, uint64_t came_ms) except -1
-    cpdef int announce(self) except -1
     cpdef int mark(self) except -1
     @cython.locals(segment=Segment, unsynced=list, what=cython.uint)
     cpdef list sync_files(self, bint acks_too)
@@ -63,7 +62,7 @@ cdef class SegmentLog(_store.Store):
     @cython.locals(segment=Segment)
     cdef _close_files(self)
     cdef _discard(self, Segment segment)
-    cdef int _announce(self, Segment segment) except -1
+    cdef int announce(self, Segment segment=*) except -1
     cdef int entries_changed(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -1
     cpdef int announce_acks(self, Segment segment) except -1
     cdef int _mark_messages(self, Segment segment) except -1
