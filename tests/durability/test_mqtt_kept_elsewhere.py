@@ -1,15 +1,20 @@
 """QoS 2 where somebody else keeps what the broker keeps, and may take its place: a follower."""
+import threading
+
 import pytest
 
 from gomq_py.mqtt.wire.constants import PUBREC, PUBREL
 from tests.support.acknowledger import HandAcknowledger
+from tests.support.mirror import Mirror
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
+from tests.support.unflushed import Unflushed
+from tests.support.waiting import in_time
 
 
 @pytest.fixture
 def node(tmp_path):
     (tmp_path / "data").mkdir()
-    node = mqtt_node(tmp_path / "data")
+    node = mqtt_node(tmp_path / "data", files=Unflushed([Mirror(tmp_path / "data", tmp_path / "copy")]))
     yield node
     node.stop()
 
@@ -53,6 +58,29 @@ def test_pubrel_leaves_when_others_know_that_the_message_was_taken(node):
     finish(node, other)
 
     assert (peer.packet().TYPE, identifier) == (PUBREL, 1)
+
+
+def test_pubrel_waits_for_the_deletion_if_a_flush_has_begun_without_it(node, tmp_path, monkeypatch):
+    """The deletion itself is in no flush that anything waits for."""
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, mqtt_message("t", b"x", 2))
+    identifier = peer.packet().packet_identifier
+    peer.session.sent.records.await_flush()
+    node.committer.wait()
+    other, begun, may_end = follow(node), threading.Event(), threading.Event()
+    monkeypatch.setattr(node.files, "sync_folder", lambda path: begun.set() or may_end.wait(in_time(60)))
+    node.committer.mark_folder(tmp_path / "data")
+    node.committer.after_sync(lambda error: None)
+    node.wait(begun.is_set)
+
+    peer.acknowledge(PUBREC, identifier)
+    told = node.files.register.told
+    may_end.set()
+
+    node.wait(lambda: other.waiting)
+    assert other.positions[0] >= told
+    finish(node, other)
+    assert peer.packet().TYPE == PUBREL
 
 
 def test_qos_1_and_a_session_that_ends_with_its_connection_wait_for_nobody(node):

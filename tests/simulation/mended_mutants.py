@@ -9,6 +9,8 @@ from gomq_py.broker.verbs.blocked_publish import BlockedPublish
 from gomq_py.links.wire import Wire
 from gomq_py.mqtt.model.qos2_records import QoS2Records
 from gomq_py.mqtt.model.sent import Sent
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.stores.message_store import MessageStore
 
 
 def deliveries_overtake_get_ok():
@@ -70,3 +72,20 @@ def flush_of_nothing_is_a_sign_of_life():
 def qos_2_sent_before_followers_know():
     """28898498: PUBLISH and PUBREL to a subscriber, which goes on with a follower that sends them again."""
     QoS2Records.is_kept_elsewhere = lambda records: False
+
+
+def promise_forgets_what_was_told_while_a_flush_ran():
+    """67393514: PUBREL leaves before a follower has the deletion. Seed 56 finds it."""
+    on_disk = Durability._on_disk
+
+    def forget(durability, promise, error):
+        promise.position = 0
+        on_disk(durability, promise, error)
+
+    Durability._on_disk = forget
+
+
+def qos_2_identifier_told_behind_its_message():
+    """ca04f91e: a leader that is lost in between leaves a message that its publisher sends again."""
+    announce = MessageStore.announce
+    MessageStore.announce = lambda store, segment=None: 0 if segment is None else announce(store, segment)

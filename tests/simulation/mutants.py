@@ -352,6 +352,8 @@ ONLY = {mutant.__name__: frozenset(parts) for mutant, parts in {
     storage_mutants.log_not_flushed: ("q0", "t0", "cut_power"),
     mended_mutants.refusal_told_behind_its_batch: ("t0", "refuse_files_and_kill"),
     mended_mutants.qos_2_sent_before_followers_know: ("t0", *_OF_FOLLOWERS),
+    mended_mutants.promise_forgets_what_was_told_while_a_flush_ran: ("t0", "follower", "lose_machine"),
+    mended_mutants.qos_2_identifier_told_behind_its_message: ("t0", *_OF_FOLLOWERS),
     storage_mutants.part_of_a_write_counts_as_all: ("q0", "take_little"),
     storage_mutants.message_told_behind_the_question: ("q0", *_OF_FOLLOWERS),
     storage_mutants.definitions_told_behind_the_question: ("http0", *_OF_FOLLOWERS),

@@ -94,6 +94,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("message_told_behind_the_question", "accepted and lost"),
     ("definitions_told_behind_the_question", ""),
     ("qos_2_sent_before_followers_know", "came twice at QoS 2|came with the identifier of"),
+    ("qos_2_identifier_told_behind_its_message", "came twice at QoS 2"),
     ("right_to_read_withdrawn_in_vain", "may read, while right"),
     ("refusal_told_behind_its_batch", "accepted and lost"),
     ("messages_of_a_group_are_free", "of its group in hand"),

@@ -151,7 +151,12 @@ class QoS2Records(_scheduler.TurnTaker):
         self._note_places(destinations, message, had)
         if not self.touched:
             self.scheduler.touch(self)
-        return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
+        kept_at = self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
+        if kept_at:
+            # A follower with the message alone would store the client's repeat, too. Not write_out(), which
+            # marks records as delivered: QoS2Recovery takes that for the end of the batch.
+            self.store.announce()
+        return kept_at
 
     def received(self, kept_at, key, identifier, destinations):
         """Note that all ``destinations`` stored the message of begun(). Returns the record's new location."""

@@ -14,7 +14,9 @@ that keeps a copy of this node's data, such as a follower:
 
 An acknowledger gets the changes by the calls of ``storage.disk.replication.Replicator``. Its when_safe is
 called after the local flush, with the position that this flush covers (GroupCommit.position), because changes
-of logs and names are reported only then. Only ``wait`` switches greenlets.
+of logs and names are reported only then. If changes that need no flush, such as acks, were reported after the
+beginning of the flush and before when_safe, the position is that of when_safe. Only ``wait`` switches
+greenlets.
 """
 from collections import deque
 from functools import partial
@@ -53,7 +55,7 @@ class Durability:
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
-        promise = _Promise(callback)
+        promise = _Promise(callback, self.disk.told)
         self._promises.append(promise)
         return self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
 
@@ -128,10 +130,10 @@ class Durability:
             promise.refuse(error)
         else:
             promise.missing.update(self._acknowledgers)
+            position = max(promise.position, self.disk.position)
             for acknowledger in list(self._acknowledgers):
                 try:
-                    acknowledger.when_safe(
-                        self.disk.position, partial(self._acknowledged, promise, acknowledger))
+                    acknowledger.when_safe(position, partial(self._acknowledged, promise, acknowledger))
                 except Exception as fault:
                     LOG.exception("%r cannot be asked whether it is safe there", acknowledger)
                     self._acknowledged(promise, acknowledger, fault)
@@ -166,12 +168,15 @@ def _not_ours():
 
 
 class _Promise:
-    """A callback that waits for the local disk, then for the acknowledgers (followers) in ``missing``."""
+    """A callback that waits for the local disk, then for the acknowledgers (followers) in ``missing``. It
+    relies on the changes reported up to ``position``.
+    """
 
-    __slots__ = ("callback", "is_on_disk", "missing", "error")
+    __slots__ = ("callback", "position", "is_on_disk", "missing", "error")
 
-    def __init__(self, callback):
+    def __init__(self, callback, position):
         self.callback = callback
+        self.position = position
         self.is_on_disk = False
         self.missing = set()  # acknowledgers
         self.error = None

@@ -209,6 +209,11 @@ class GroupCommit:
         self._flushing.end()
 
     @property
+    def told(self):
+        """Number of changes that have been reported to replicators."""
+        return self._register.told
+
+    @property
     def syncs(self):
         """Number of flushes made in this run."""
         return sum(self.sync_seconds.counts)

@@ -225,7 +225,7 @@ class MessageStore(segment_log.SegmentLog):
                 self._look_ahead(segment)
             segment = self._write
             if segment is not None and segment.announced < segment.end:
-                self._announce(segment)
+                self.announce(segment)
 
     # out of turn
 

@@ -62,7 +62,7 @@ cdef class SegmentLog(_store.Store):
     @cython.locals(segment=Segment)
     cdef _close_files(self)
     cdef _discard(self, Segment segment)
-    cdef int _announce(self, Segment segment) except -1
+    cdef int announce(self, Segment segment=*) except -1
     cdef int entries_changed(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -1
     cpdef int announce_acks(self, Segment segment) except -1
     cdef int _mark_messages(self, Segment segment) except -1

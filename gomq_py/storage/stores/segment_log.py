@@ -170,9 +170,7 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """Return [(segment number, capacity, approximate bytes of records not yet acked)], oldest segment
-        first.
-        """
+        """List (segment number, capacity, approximate bytes of records not acked), oldest segment first."""
         found = []
         self._end_stage()
         for number in sorted(self._segments):
@@ -347,7 +345,7 @@ class SegmentLog(_store.Store):
         segment = self._write
         count, self._staged = self._staged, 0
         self._stage.release()
-        self._announce(segment)
+        self.announce(segment)
         try:
             self._put_staged(segment, self._stage.content(count))
         except OSError as error:
@@ -507,7 +505,7 @@ class SegmentLog(_store.Store):
             if self._is_idle(segment):
                 self._close_segment(segment)
             return
-        self._announce(segment)
+        self.announce(segment)
         if self._is_idle(segment):
             pages.let_go(segment.msgs)
             self._mark_messages(segment)
@@ -589,7 +587,7 @@ class SegmentLog(_store.Store):
             self.pool.retire_unnamed(msgs)
             return
         if segment.is_open:
-            self._announce(segment)
+            self.announce(segment)
             if segment.recovered is not None:
                 self._close_segment(segment)
                 msgs = acks = None
@@ -604,7 +602,11 @@ class SegmentLog(_store.Store):
 
     # announcing to replicators
 
-    def _announce(self, segment):
+    def announce(self, segment=None):
+        """Report to replicators what was appended to the segment (None: to the last) since the last call."""
+        segment = self._write if segment is None else segment
+        if segment is None:
+            return 0
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
@@ -618,9 +620,8 @@ class SegmentLog(_store.Store):
         """Report new messages of a segment, and then its new acks, to the replicators."""
         # In this order: an entry may ack a message whose copy has just been appended.
         if segment.announced_entries < segment.entries:
-            if self._write is not None:
-                self._announce(self._write)
-            self._announce(segment)
+            self.announce(self._write)
+            self.announce(segment)
             self._mark_acks(segment)
 
     def entries_changed(self, segment, start, end):

@@ -108,7 +108,7 @@ class StreamStore(segment_log.SegmentLog):
                 if self._staged:
                     self._write_staged()
                 else:
-                    self._announce(segment)
+                    self.announce(segment)
                 self._unstaged = 0
 
     def _write_staged(self):
@@ -387,7 +387,7 @@ class StreamStore(segment_log.SegmentLog):
         """Have the next flush seal the segment, and close it if no cursor reads it."""
         if segment.recovered is None:
             segment.note_timestamps()
-            self._announce(segment)
+            self.announce(segment)
             self._mark_messages(segment)
 
     def _note_newest(self):
@@ -441,7 +441,7 @@ class StreamStore(segment_log.SegmentLog):
 
     def _let_go(self, segment):
         if segment.is_open:
-            self._announce(segment)
+            self.announce(segment)
             self._close_segment(segment)
 
     def _unlink_dropped(self, segment, error):

@@ -23,9 +23,11 @@ from gomq_py.mqtt.wire.crossing import MQTTForm
 from gomq_py.storage.disk import data_dir
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
+from tests.support.mirror import Mirror
 from tests.support.mqtt_outbound import (
     Peer, make_sure, mqtt_message, mqtt_node, note_received, noted_of, publish,
 )
+from tests.support.unflushed import Unflushed
 
 # Of the messages that mqtt_message() makes; and more destinations than the places of are noted.
 SENT_MS = 1_700_000_000_000
@@ -611,6 +613,39 @@ def test_an_identifier_that_a_follower_was_told_of_before_its_message_does_not_c
         data_dir.DataDir(tmp_path / "data").follow().close()
 
     assert received(nodes(between=promote)) == {5}
+
+
+@pytest.mark.parametrize("times", [1, 8000])
+def test_followers_are_told_of_an_identifier_before_its_message(tmp_path, times):
+    """Even if the queue writes first, because it had another message before; or at once, for a new segment.
+    A follower that had the message alone would store it again when the client repeats it.
+    """
+    told = []
+
+    class Order(Mirror):
+        def appended(self, file_id, file, start, end):
+            told.append((file.path, file.read(start, end)))
+
+    node = mqtt_node(tmp_path / "data", files=Unflushed([Order(tmp_path / "data", tmp_path / "copy")]))
+    ids, queue = Peer(node).session.received_ids(), queue_of(node, "q")
+    bodies = [b"message 5" * times, b"message 6" * times]
+    note_received(ids, 4)
+    node.hub.scheduler.finish()
+    folder = node.vhost.extras["mqtt"].qos2_records.store.folder
+    told.clear()
+
+    assert queue.publish(sent_at_once(b"another"))
+    for identifier, body in enumerate(bodies, 5):
+        message = sent_at_once(body)
+        ids.begin(identifier, (queue,), message)
+        assert queue.publish(message)
+        ids.add(identifier, (queue,))
+    node.hub.scheduler.finish()
+    node.stop()
+
+    records = [at for at, (path, _) in enumerate(told) if path.startswith(folder)]
+    messages = [at for at, (_, content) in enumerate(told) for body in bodies if body in content]
+    assert len(records) == len(messages) == 2 and all(map(int.__lt__, records, messages)), (records, messages)
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -15,7 +15,7 @@ class HandDisk:
 
     def __init__(self):
         self.waiting = []
-        self.position = 0
+        self.position = self.told = 0
         self.tells_before_it_answers = False
 
     def after_sync(self, callback, hurry=True, concerns=None):
@@ -75,6 +75,17 @@ def test_promise_waits_for_the_disk_and_then_for_everybody_else(durability, disk
 def test_acknowledger_is_asked_for_what_the_disk_has_answered_about(durability, disk, other):
     durability.when_safe(lambda error: None)
     disk.position = 7
+
+    disk.finish()
+
+    assert other.positions == [7]
+
+
+def test_acknowledger_is_asked_for_what_was_told_before_the_promise(durability, disk, other):
+    """Acks need no flush: they are told of while one runs that began without them."""
+    disk.position, disk.told = 5, 7
+    durability.when_safe(lambda error: None)
+    disk.told = 9
 
     disk.finish()
 
