@@ -475,9 +475,7 @@ class SegmentLog(_store.Store):
         return segment
 
     def has_name(self, segment):
-        """Whether the open segment's file was renamed into the store's folder. Only then does it survive a
-        kill.
-        """
+        """Whether the open segment's file was renamed into the store's folder, where it survives a kill."""
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
