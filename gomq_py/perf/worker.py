@@ -78,14 +78,14 @@ class Loop:
         self._turn_all()
         stopped_publishing = False
         while not region.flag(shared.STOP):
+            # CPU time of the whole process, counted for one of its connections.
+            next(iter(roles)).counters[shared.CPU_NS] = time.process_time_ns() - before_ns
             self._turn(self._patience_ms())
             if region.flag(shared.STOP_PUBLISHING) and not stopped_publishing:
                 stopped_publishing = True
                 for role in roles:
                     role.stop_publishing()
                 self._turn_all()
-            # CPU time of the whole process, counted for one of its connections.
-            next(iter(roles)).counters[shared.CPU_NS] = time.process_time_ns() - before_ns
         for role in roles:
             role.finish()
 

@@ -105,7 +105,7 @@ def test_message_too_large_for_rabbitmq_is_dead_lettered_after_the_limit(rabbit_
     until(lambda: link.status.moved == 40)
 
     assert link.status.set_aside == 1
-    assert depth(source, name + ".dead") == 1
+    until(lambda: depth(source, name + ".dead") == 1)
     assert sorted(set(numbers(take_all(target, name)))) == list(range(40))
 
 
