@@ -27,8 +27,8 @@ _sleep = monkey.get_original("time", "sleep")
 
 
 class BootKeepalives:
-    """Renews ``lease`` several times per ``ttl_s`` until ``stop``. ``connect()`` makes a Coordinator in the
-    thread. ``clock()``: seconds.
+    """A thread that renews ``lease`` several times per ``ttl_s`` until ``stop``. The thread calls
+    ``connect()``, which makes its Coordinator. ``clock()``: seconds.
     """
 
     def __init__(

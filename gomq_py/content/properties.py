@@ -190,7 +190,7 @@ class PropertyScan:
         return at
 
     def scan_octets(self, data):
-        """Scan a bytes-like object, for code not compiled with this class. Return True if well-formed."""
+        """Scan basic properties in a bytes-like object. Return True if they are well-formed."""
         return self.scan(octets.pointer(data), 0, len(data)) == 0
 
 

@@ -1,6 +1,6 @@
 """Checks chosen columns of a list against the broker's own description of its API.
 
-The description is read only if no row has a chosen column: it may be an optional field or a mistyped one.
+The description is read only if a chosen column is in no row. The column may be optional, or mistyped.
 """
 import json
 import re

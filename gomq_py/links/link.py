@@ -175,7 +175,7 @@ class Link:
         self._lag = count
 
     def up(self):
-        """Note that the source has begun to deliver, or that the link is connected but paused."""
+        """Set the state to running: the source has begun to deliver, or a paused link has connected."""
         self._was_up = True
         self._attempts.succeeded()
         self._set_state(RUNNING, "")

@@ -44,7 +44,7 @@ def _is_uri(field: Any) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """Return a text with asterisks for secrets in URIs: passwords, or user names without a password."""
+    """Return a text with asterisks for secrets in URIs: passwords, lone user names, secrets in the query."""
     if "://" not in text:
         return text
     text = _USER_ALONE.sub(r"\1" + HIDDEN + r"\2", _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))

@@ -123,8 +123,8 @@ class Progress:
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """Return the Shape of a stream, with an epoch. If the transport knows no epochs, the epoch is the
-        checkpoint's or, if a different stream has the name now, the next number.
+        """Return the Shape of a stream with its epoch. If the transport knows no epochs, the epoch is that of
+        the checkpoint, and one more if a different stream has the name now.
         """
         # The mark or the end shows that.
         if shape.epoch or begin is None:

@@ -56,13 +56,13 @@ limits_of = lru_cache(64)(Limits)  # cached: most clients of a fleet agree to th
 
 
 class Send(NamedTuple):
-    """A step of the handshake for its caller: send ``octets`` (bytes) to the client."""
+    """Asks the caller of the handshake to send ``octets`` (bytes) to the client."""
 
     octets: bytes
 
 
 class Login(NamedTuple):
-    """A step of the handshake for its caller: check these credentials, then call logged_in() or refused()."""
+    """Asks the caller of the handshake to check credentials, then to call logged_in() or refused()."""
 
     mechanism: str
     username: str
@@ -71,7 +71,7 @@ class Login(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A step of the handshake for its caller: open this virtual host for the user, then call opened()."""
+    """Asks the caller of the handshake to open a virtual host for the user, then to call opened()."""
 
     virtual_host: str
 
@@ -80,7 +80,7 @@ opening = lru_cache(64)(Open)
 
 
 class Closed(NamedTuple):
-    """A step of the handshake for its caller: close the socket, after the client's connection.close."""
+    """Asks the caller of the handshake to close the socket, after the client's connection.close."""
 
 
 class Handshake:

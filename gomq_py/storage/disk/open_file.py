@@ -314,7 +314,7 @@ def take_room(fd, start, count):
 
 def reserve_room(fd, start, count):
     """Allocate disk space for [start, start + count), perhaps after the file's end, without changing size or
-    content. Returns False if the file system cannot do that. Raises OSError without a path.
+    content. Returns False if the file system cannot do that. Raises OSError, whose ``filename`` is None.
     """
     number = errno.EINTR
     while number == errno.EINTR:

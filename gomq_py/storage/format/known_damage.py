@@ -1,11 +1,11 @@
-"""Known damage: names of empty files that mark damage of a segment as reported; counts of lost records."""
+"""Known damage: empty files whose names say which damage of a segment was logged; counts of lost records."""
 import re
 
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 
 
 def known_name(number, start, end):
-    """Name of the empty file that marks damage at [start, end) of segment ``number`` as reported."""
+    """Name of the empty file which records that damage at [start, end) of segment ``number`` was logged."""
     return f"known.{number:010d}.{start}.{end}"
 
 

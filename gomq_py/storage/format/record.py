@@ -141,7 +141,7 @@ def size_of(routing_length, properties_length, body_length):
 
 
 def small_size(content):
-    """Bytes of a small record with ``content`` bytes before its checksum."""
+    """Return the size of a small record. ``content``: number of bytes before its checksum."""
     size = (content + 7) & ~3
     return size if size > SMALLEST_RECORD_BYTES else SMALLEST_RECORD_BYTES
 
