@@ -39,8 +39,8 @@ class Backoff:
 
 
 class Attempts:
-    """Counts consecutive failures, for example of attempts to connect. The count is reset by ``worked``. It
-    is also reset by a failure that follows a success after more than the next wait.
+    """Counts consecutive failures, for example of attempts to connect. ``worked`` resets the count. A success
+    that lasts longer than the next wait resets the count at the failure after it.
     """
 
     # A success does not reset the count at once: a peer that accepts clients and drops them at once would be
@@ -62,7 +62,7 @@ class Attempts:
         self.count = 0
 
     def failed(self) -> float | None:
-        """Count a failure. Returns the seconds to wait before the next attempt, or None if none is left."""
+        """Count a failure. Returns the seconds until the next attempt, or None if no attempt is left."""
         at_s, self._succeeded_at_s = self._succeeded_at_s, None
         if at_s is not None and self._clock() - at_s > self._backoff.longest_s(self.count + 1):
             self.count = 0

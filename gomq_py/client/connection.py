@@ -115,10 +115,10 @@ class Connection(Stream):
         """Handle the input that has arrived, call consumers, and send a due heartbeat. Does not wait for
         input.
 
-        Returns False if there was no input. Raises the errors of ``drain``. May switch, because it may write.
+        Returns False if neither input nor a delivery was handled. Raises the errors of ``drain``. May switch.
 
-        For a loop that polls ``fileno`` and other descriptors, at least every ``due_in`` seconds. Such a loop
-        must call this method until it returns False, because TLS may hold bytes that no poll reports.
+        For a loop that polls ``fileno`` and other descriptors. The loop calls this method at least every
+        ``due_in`` seconds, and each time until False is returned: TLS may hold bytes that no poll reports.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came

@@ -49,8 +49,8 @@ class Link:
         on_end(error)                called once at the end, with the last error or, after ``close``, None
         on_channel_closed(error)     called when the broker has closed a channel; returns True if it has
                                      opened a new channel, False to reconnect
-        backoff                      the waits between attempts and their number, counted again after
-                                     ``worked()`` or a lasting connection
+        backoff                      the Backoff with the waits between attempts and their greatest number;
+                                     ``worked()`` or a lasting connection starts it anew
         final                        classes of errors of ``on_up`` after which no further attempt is made
         options                      passed to Connection
     """

@@ -26,7 +26,7 @@ class Turn:
                 each.register(number, select.EPOLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for input in the link's thread, lending the right. True if another thread has woken it."""
+        """Wait for input in the link's thread, lending the right. Returns whether another thread woke it."""
         if seconds == 0:
             return self._was_woken(self._thread_waits_for.poll(0))
         self._lock.release()
@@ -51,7 +51,7 @@ class Turn:
         return bool(ready), self._was_woken(ready)
 
     def give_back(self) -> None:
-        """Return the right to serve to the link's thread. Wakes the thread if input is left."""
+        """Give the right to serve back to the link's thread, which wakes if there is unread input."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 
@@ -91,7 +91,7 @@ class OwnTurn:
 
 
 def make_turn(connection_number: int, wake_number: int) -> Turn | OwnTurn:
-    """A Turn, or an OwnTurn where callers cannot serve the connection."""
+    """Return a Turn, or an OwnTurn if callers cannot serve the connection."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     kind = Turn if hasattr(select, "epoll") and not patched else OwnTurn

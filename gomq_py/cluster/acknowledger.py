@@ -26,7 +26,7 @@ class Acknowledger:
         self.acknowledged: Callable[[str, int], None] = promises.acknowledged
 
     def when_safe(self, position: int, callback: Callable) -> None:
-        """Call ``callback`` as Promises.ask does."""
+        """Call ``callback`` once the required followers have the changes up to ``position``: Promises.ask."""
         self._want(position, not self.counts_received)
         self.promises.ask(position, callback)
 

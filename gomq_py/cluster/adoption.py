@@ -41,8 +41,8 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client that ``why_not`` has accepted; over TLS until the client disconnects. May switch
-        greenlets.
+        """Serve a client that ``why_not`` has accepted. Over TLS, returns when the client disconnects. May
+        switch greenlets.
         """
         # Over TLS the listener gets a socket pair, because the cluster's TLS socket shows a node's
         # certificate, not the client's.
@@ -65,7 +65,7 @@ class Adoption:
             far.close()
 
     def close(self) -> None:
-        """End the clients' connections over TLS. The listeners end all others."""
+        """End forwarded connections over TLS. The listeners end those without TLS."""
         self._pumps.close()
 
 

@@ -131,7 +131,7 @@ class Applier:
             self.failure = None
 
     def _give_up(self):
-        """Drop the waiting frames once no thread works. May switch greenlets."""
+        """Drop the waiting frames, and wait until no thread works. May switch greenlets."""
         self._forget()
         while not self._idle.is_set():
             self._idle.wait()

@@ -40,7 +40,7 @@ class Entry:
         position     of the last whole event in this frame or before
         is_whole     whether the frame ends with that event
         end          bytes of events until the end of this frame, since the leader's boot
-        made         the same, as bytes of frames
+        made         bytes of frames until the end of this frame, since the leader's boot
         told_s       time of the frame
         next         the following Entry or None
     """
@@ -95,8 +95,8 @@ class Piece:
 
 
 class Room:
-    """A buffer for payloads. The first ``filled`` bytes belong to the open frame. From FRAME_OCTETS on, the
-    buffer has space for a piece of a long range.
+    """A buffer for payloads of frames. The first ``filled`` bytes are the payload of the frame that is still
+    open. ``put_piece`` uses the space from FRAME_OCTETS on.
     """
 
     __slots__ = ("octets", "filled")
@@ -111,7 +111,7 @@ class Room:
         self.filled = end
 
     def put_written(self, file_id, file, start, end):
-        """Append a range of a file, of at most PIECE_OCTETS."""
+        """Append a write of a file's bytes from ``start`` to ``end``, at most PIECE_OCTETS."""
         at = self.filled + events.WRITTEN_OVERHEAD
         with memoryview(self.octets)[at:] as room:
             count = file.read_into(room, start, end)
@@ -128,7 +128,7 @@ class Room:
         return at + count
 
     def frame(self, start, end, epoch, position):
-        """An encoded EVENTS frame whose payload is ``octets[start:end]``."""
+        """Return an encoded EVENTS frame whose payload is ``octets[start:end]``."""
         with memoryview(self.octets)[start:end] as payload:
             return frames.encode(
                 frames.EVENTS, payload, epoch, position, compress=end - start >= COMPRESSED_OCTETS)

@@ -164,7 +164,7 @@ class Coordination:
 
     @property
     def revision(self) -> int:
-        """Create revision of the key ``leader`` in this node's present election; 0 if there is none."""
+        """The create revision of the key ``leader`` from this node's last election; 0 before the first."""
         return self._revision
 
     @property

@@ -265,7 +265,7 @@ class ElectedMembership:
             identities.check_content(root, False)
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Keep the register of the opened folder. ``damage_count()``: number of damages found in this run."""
+        """Remember the opened folder's register. ``damage_count()`` counts the damages found in this run."""
         self._register = register
         self._damage = FolderDamage(self._file, damage_count)
 
@@ -373,7 +373,9 @@ class ElectedMembership:
             gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
 
     def _why_no_sync(self) -> str:
-        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch greenlets."""
+        """Return why no follower may sync from this leader, or "". After new damage, lets another node
+        lead. Raises OSError. May switch greenlets.
+        """
         was_damaged = self._file.identity.damaged
         self._damage.note()
         if self._file.identity.damaged and not was_damaged:

@@ -250,7 +250,7 @@ class Follower:
         self._error = text
 
     def _follow(self, address: tuple[str, int]) -> None:
-        """Connect, and read until the connection ends. Raises the reason of the end."""
+        """Connect, and handle frames until an exception ends the connection. Returns if no longer wanted."""
         link = self._link = self._connected(address)
         if link is None:
             return
@@ -265,7 +265,7 @@ class Follower:
             link.end()
 
     def _connected(self, address: tuple[str, int]) -> Any:
-        """A new Link; None if no longer wanted. Raises OSError. May switch greenlets."""
+        """Return a new Link, or None if no longer wanted. Raises OSError. May switch greenlets."""
         # in a greenlet of its own, which _hang_up() kills: a resolver or a host without an answer takes
         # minutes
         self._connecting = gevent.spawn(_attempt, address, self._tls)
@@ -337,9 +337,7 @@ class Follower:
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
     def _raise_epoch(self, epoch: int, counts_received: bool) -> None:
-        """Save the epoch of a leader that continues in a higher epoch. Raises OSError. May switch
-        greenlets.
-        """
+        """Save the leader's epoch if it is above the folder's. Raises OSError. May switch greenlets."""
         if epoch > self.identity.epoch:
             unflushed = this_boot() if counts_received else self.identity.unflushed
             self._file.change(epoch=epoch, position=0, unflushed=unflushed)

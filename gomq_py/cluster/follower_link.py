@@ -2,8 +2,8 @@
 
 Used by cluster.leader; uses the stream and a sync source. One greenlet reads ACK and HASHES, one sends, one
 checks the clock, and one runs the sync if needed. A link sends the chain of the stream and, between two
-entries, the frames of the sync that belong there. A failure ends this link only; the follower gets its text
-(REFUSED).
+entries, the frames of the sync that belong there. A failure ends only this link, and the frame REFUSED
+tells the follower the reason.
 """
 import contextlib
 import time
@@ -61,8 +61,11 @@ class LinkClosed(LinkError):
 
 
 class FollowerFigures(NamedTuple):
-    """A follower's state for operators. received, flushed positions that it has acknowledged lag_octets bytes
-    of events that it has not flushed lag_s age of the oldest of these events
+    """A follower's state for operators.
+
+        received, flushed    positions that the follower has acknowledged
+        lag_octets           bytes of events that the follower has not flushed
+        lag_s                age of the oldest of these events
     """
 
     node_id: str
@@ -137,7 +140,7 @@ class FollowerLink:
             self._queue = SyncQueue()
 
     def end(self, error):
-        """End the link: ``run`` raises ``error``, and the follower gets its text."""
+        """End the link. ``run`` then tells the follower the reason, and raises ``error``."""
         if not self._ended.is_set():
             self._error = error
             self._ended.set()
@@ -149,7 +152,7 @@ class FollowerLink:
 
     @property
     def is_alive(self):
-        """Whether the follower has sent something within ALIVE_S."""
+        """Whether the link has not ended, and the follower has sent something within ALIVE_S."""
         return not self._ended.is_set() and time.monotonic() < self._heard_s + ALIVE_S
 
     @property
@@ -336,8 +339,8 @@ class FollowerLink:
     # helpers
 
     def _tell_why(self, sender):
-        """Send REFUSED with the reason, after a whole frame, if the follower reads it soon. May switch
-        greenlets.
+        """Send REFUSED with the reason, after the frame that is being sent. Gives up after ENDING_S. May
+        switch greenlets.
         """
         self._is_ending = True
         self._wake.set()

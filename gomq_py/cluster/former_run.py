@@ -60,14 +60,14 @@ class Past:
         self._is_cut = False  # an event was applied in part
 
     def begin(self, position: int) -> None:
-        """Start again after a completed sync."""
+        """Forget earlier states and frames, because a sync up to ``position`` is complete."""
         self.former, self.trusts_disk = None, True
         self._frames.clear()
         self._begin, self._octets = position, 0
         self._begins_cut = self._is_cut = False
 
     def applied(self, frame: Frame, before: int) -> None:
-        """Keep a frame that was applied after the position ``before``; drop older frames."""
+        """Keep a frame, applied after the position ``before``. Drops the oldest frames beyond LAST_OCTETS."""
         self._is_cut = is_part(frame, before)
         self._frames.append(frame)
         self._octets += len(frame.payload) + FRAME_OCTETS
@@ -78,6 +78,6 @@ class Past:
             self._begin = dropped.position
 
     def present(self, position: int, replica: Any) -> FormerRun:
-        """The state of a folder that its Replica has brought to ``position``."""
+        """Return the state of a folder that its Replica has brought to ``position``."""
         is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
         return FormerRun(position, replica.paths, self._begin, tuple(self._frames), is_exact)

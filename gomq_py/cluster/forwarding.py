@@ -136,8 +136,8 @@ class Forwarder:
         return forwarded.when_gone
 
     def _begin(self, forwarded: "_Forwarded", listener: str, connection: Any, address: Any) -> bool:
-        """Connect to the leader, and begin to pass bytes on. Returns False without a leader. May switch
-        greenlets.
+        """Connect to the leader, and begin to pass bytes on. Returns False if that is impossible now.
+        May switch greenlets.
         """
         proxy = header_of(address, connection.getsockname())
         found = self._upstream(listener, proxy, address)
@@ -155,7 +155,7 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """Log in at the leader. Returns (address, socket), or None after WAIT_S without one. May switch
+        """Log in at the leader. Returns (address, socket), or None if that fails for WAIT_S. May switch
         greenlets.
         """
         error: Exception = OSError("no leader is known")

@@ -67,7 +67,7 @@ def this_boot():
 
 
 class IdentityFile:
-    """The file ``.cluster`` of a running node's data folder ``root``. ``identity``: its content."""
+    """The file ``.cluster`` of a running node's data folder ``root``. ``identity``: the file's content."""
 
     def __init__(self, files, root, identity):
         self.identity = identity
@@ -152,8 +152,8 @@ def check_content(root, is_promoted):
 
 
 def of_leader(files, root, promoted=""):
-    """The Identity of a node that will lead. A node without a cluster begins one. Blocks. ``promoted``:
-    address of the leader that the node has followed, or "". Raises ClusterError, OSError.
+    """Return the Identity of a node that will lead. A node without a cluster begins one. Blocks.
+    ``promoted``: address of the leader that the node has followed, or "". Raises ClusterError, OSError.
     """
     # A new epoch begins with a promotion, so that the former leader never wins against it.
     found = read(root)
@@ -169,8 +169,8 @@ def of_leader(files, root, promoted=""):
 
 
 def of_member(files, root):
-    """The Identity of a node in a cluster that elects its leader. Blocks. A folder without an Identity gets a
-    node id now, and its cluster later. Raises ClusterError, OSError.
+    """Return the Identity of a node in a cluster that elects its leader. Blocks. A folder without an Identity
+    gets one that has a node id, but no cluster yet. Raises ClusterError, OSError.
     """
     found = read(root)
     wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
@@ -180,8 +180,8 @@ def of_member(files, root):
 
 
 def of_follower(files, root):
-    """The Identity of a node that will follow. Blocks. Raises OSError; ClusterError if the folder has content
-    but belongs to no cluster.
+    """Return the Identity of a node that will follow. Blocks. Raises OSError; ClusterError if the folder
+    has content but belongs to no cluster.
     """
     found = read(root)
     if found is None or found.cluster_id == NO_ID:

@@ -46,9 +46,9 @@ class Leader:
         cluster_id             16 bytes
         stream                 the EventStream of ``register``, the register of files below the folder
                                ``root``
-        port                   0: the system chooses
-        tls                    a function that makes an accepted socket a TLS socket, which then owns it, or
-                               None
+        port                   TCP port, 0 for one that the system chooses
+        tls                    a function that returns a TLS socket, which owns the given accepted socket,
+                               or None
         why_no_sync()          returns why followers that need a sync, or come from a former leader, are
                                refused now, or ""; may switch
         found_damage           see SyncSource
@@ -136,21 +136,21 @@ class Leader:
 
     @property
     def progress(self):
-        """Progress of the connected followers: {node id: core.in_sync.Progress}. ``flushed`` is the position
-        that counts for confirms: the received position, if the leader does not flush.
+        """Progress of the connected followers: {node id: core.in_sync.Progress}. If the leader never
+        flushes (--no-sync), ``flushed`` is the received position.
         """
         return {
             link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
             for link in self._links if not link.is_over}
 
     def take_leavers(self):
-        """Nodes that have left since the last call because their folders cannot store changes."""
+        """Return the nodes that have left since the last call because their folders cannot store changes."""
         leavers, self._leavers = self._leavers, set()
         return leavers
 
     def behind(self, nodes):
-        """Lag of the slowest of ``nodes``: (bytes of unflushed events, bytes of their frames). A node that
-        has not connected in this run lacks all events since the boot.
+        """Return the lag of the slowest of ``nodes``: (bytes of unflushed events, bytes of their frames). A
+        node that has not connected in this run lacks all events since the boot.
         """
         for link in self._links:
             self._note_place(link)

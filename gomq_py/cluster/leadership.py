@@ -137,11 +137,11 @@ class Leadership:
 
     @property
     def lease_left_s(self) -> float:
-        """Seconds until the deadline of the lease; negative after it."""
+        """Seconds until the lease's deadline; negative after the deadline."""
         return max(-MOST_S, min(MOST_S, self._lease.deadline_s - self._clock()))
 
     def close(self) -> None:
-        """Send followers all present changes, and disconnect. Only after ``serve``. May switch greenlets."""
+        """Send followers all present changes, and disconnect. Call after ``serve``. May switch greenlets."""
         self._leader.close()
         self._holds.close()
 
@@ -165,7 +165,7 @@ class Leadership:
 
     def drain(self) -> frozenset[str]:
         """Block publishers until every in-sync node has flushed all changes, for DRAIN_S at most. May switch
-        greenlets. Returns the nodes that lack changes; if there are none, publishers stay blocked. Only after
+        greenlets. Returns the nodes that lack changes. If no node does, publishers stay blocked. Call after
         ``serve``.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")

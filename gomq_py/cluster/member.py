@@ -56,8 +56,8 @@ class Member(Protocol):
         """Continue as leader in a higher epoch."""
 
     def end_links(self) -> None:
-        """End the links to followers. Nothing is confirmed any more. A follower that is still linked to a
-        leader would let that leader be elected again first.
+        """End the links to followers, because this node stops leading. With a link they would let other nodes
+        be elected first, and so this node again.
         """
 
     def deposed(self, reason: str) -> None:

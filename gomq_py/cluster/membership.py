@@ -121,7 +121,7 @@ class Membership:
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Reason why this follower must not be promoted now, or ""."""
+        """Return why this follower must not be promoted now, or ""."""
         follower = self._follower
         if not follower.is_whole:
             return "nothing has been copied to this follower yet, so there is nothing to lead"
@@ -136,8 +136,8 @@ class Membership:
         return ""
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower, if any; all received changes are then on disk. May switch greenlets. Other
-        followers need a full sync. Raises OSError if the flush has failed.
+        """Stop the Follower, if any. All received changes are then on disk, or OSError is raised. Other
+        followers will need a full sync from this node. May switch greenlets.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -155,8 +155,8 @@ class Membership:
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Make the folder's identity a leader's. Blocks. Raises ClusterError, OSError. ``damage_count()``:
-        number of damages found in this run.
+        """Make the folder's identity a leader's. Blocks. Raises ClusterError, OSError. ``damage_count()``
+        counts the damages found in this run.
         """
         self._root, self._register = root, register
         if self._stream is not None or self._followed:
@@ -196,7 +196,7 @@ class Membership:
             self._damage.accept()
 
     def _why_no_sync(self) -> str:
-        """Reason why no follower may sync from this leader, or "". Raises OSError. May switch greenlets."""
+        """Return why no follower may sync from this leader, or "". Raises OSError. May switch greenlets."""
         assert self._damage is not None and self._file is not None
         self._damage.note()
         return why_no_sync(self._file.identity, PROMOTE)

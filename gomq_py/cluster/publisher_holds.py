@@ -43,7 +43,7 @@ class PublisherHolds:
         stream.wakes.add(self._grown)
 
     def close(self) -> None:
-        """Clear both alarms. May switch greenlets."""
+        """Clear the alarms, and stop watching followers. May switch greenlets."""
         self._stream.wakes.discard(self._grown)
         watcher, self._watcher = self._watcher, None
         if watcher is not None:

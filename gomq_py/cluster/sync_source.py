@@ -228,7 +228,7 @@ class SyncSource:
         self._checked.add(task.file_id)
 
     def _send_blocks(self, task, blocks):
-        """Send blocks of a file. Raises FileNotFoundError."""
+        """Send the numbered ``blocks`` of a file. Raises FileNotFoundError. May switch greenlets."""
         if blocks:
             fd = _open(task.path, task.inode)  # a thread has just opened it: this is quick
             try:
@@ -238,7 +238,7 @@ class SyncSource:
                 posix.close(fd)
 
     def _send_block(self, task, fd, block):
-        """Send the chunks of a block. Skips zeros after the end of the follower's file."""
+        """Send the chunks of a block. Skips zeros after the end of the follower's file. May switch."""
         is_lacked = block >= len(task.checksums)
         for at in range(block * BLOCK_OCTETS, min(task.size, (block + 1) * BLOCK_OCTETS), CHUNK_OCTETS):
             if self._clock.is_over():
@@ -249,7 +249,9 @@ class SyncSource:
                 self.sent_octets += len(octets)
 
     def _missing(self, task):
-        """Retry later for a file that a thread has renamed. Raises SyncError after MISSING_MOST_S."""
+        """Wait, and queue the task again: a thread has renamed its file. Raises SyncError after
+        MISSING_MOST_S. May switch greenlets.
+        """
         task.give_up_s = task.give_up_s or time.monotonic() + MISSING_MOST_S
         if time.monotonic() > task.give_up_s:
             raise SyncError(f"{task.path} is missing in the leader's folder")
@@ -293,8 +295,8 @@ class _Patience:
 
 
 class _Task:
-    """A task to compare the blocks [first, until) of a file. ``inode``: of the listed file. ``checksums``: of
-    the follower's blocks, from block 0.
+    """A task to compare the blocks [first, until) of a file. ``inode``: inode number of the listed file.
+    ``checksums``: one for each block of the follower's file.
     """
 
     __slots__ = ("file_id", "size", "inode", "checksums", "first", "until", "path", "give_up_s")
@@ -341,7 +343,7 @@ def _differing(path, inode, first, until, checksums):
 
 
 def _open(path, inode):
-    """Open a file. Raises FileNotFoundError, also if another file has its name."""
+    """Return a descriptor of the file. Raises FileNotFoundError, also if its inode number differs."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if os.fstat(fd).st_ino != inode:
         posix.close(fd)

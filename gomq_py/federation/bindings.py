@@ -1,8 +1,8 @@
 """Bindings: computes the bindings that a federated exchange needs upstream, and their changes.
 
-Equal bindings here become one binding upstream. A binding may come from a broker further downstream. It is
-passed on upstream with one hop less, but not to the broker for which it was made. So in a ring of brokers no
-binding circulates forever.
+Equal bindings here become one binding upstream. A binding here may come from a broker further downstream.
+Upstream that binding is made with one hop less, but never at a broker through which it has come. So in a
+ring of brokers no binding circulates forever.
 """
 from typing import Any
 
@@ -91,7 +91,7 @@ def _whom(binding):
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """The arguments of a binding to make upstream, or None if it must not be made.
+    """Return the arguments of a binding to make upstream, or None if it must not be made.
 
     ``arguments``: of the binding here. ``here``: (name of this broker, vhost, exchange). ``there``: (name of
     the upstream's broker, its vhost). ``max_hops``: most links that a message may pass.

@@ -239,7 +239,7 @@ class ExchangeLink(FederationLink):
         self._carry_out(channel, name, [(*binding, True) for binding in bindings])
 
     def _carry_out(self, channel, between, changes):
-        """Make and remove bindings upstream. ``changes``: as from Bindings.take_changes."""
+        """Make and remove bindings upstream. ``changes``: a list as Bindings.take_changes returns it."""
         here = (
             self._context.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
         for is_made, method, answer in (

@@ -41,7 +41,7 @@ _described = methodcaller("described")
 class LinkContext:
     """Objects that all federation links of one broker share.
 
-    ``make_link``: replaces the class links.link.Link, or None. ``removing``: {(URI, name of a queue
+    ``make_link``: called in place of the class links.link.Link, or None. ``removing``: {(URI, name of a queue
     upstream): Event} of cleanups in progress. Links call ``on_change(link)`` and ``on_end(link, reason)``.
     """
 
@@ -76,7 +76,7 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """Name of the user who set the upstream, or ``before`` if the upstream was deleted."""
+        """Return the name of the user who set the upstream, or ``before`` if the upstream was deleted."""
         # Cleanup still logs in.
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
@@ -135,7 +135,7 @@ class LinkContext:
 
     @staticmethod
     def _may_enter(user, vhost_name):
-        """The Access of a user to the vhost. Raises NoPermission if the user may not enter it."""
+        """Return the user's Access to the vhost. Raises NoPermission if the user may not enter it."""
         if not may_enter(user, vhost_name):
             raise NoPermission(refusal(f"vhost '{vhost_name}'", user))
         return Access(user, vhost_name)
@@ -194,7 +194,7 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """Use the recovered broker and connector from now on. ``make_link`` replaces the class Link."""
+        """Use the recovered broker and connector from now on. ``make_link``: see LinkContext."""
         self._broker, self._hub, self._connector = broker, hub, connector
         self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard, HEARD)

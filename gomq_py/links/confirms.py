@@ -17,6 +17,7 @@ FIRST_SLOTS = 16
 class Confirms:
     """Tracks publishes of a channel, numbered from 1.
 
+        low         all publishes with lower numbers are confirmed or refused
         refused     numbers of refused publishes below ``low``, in order; the caller removes them
         others      (channel, payload) of methods that are not confirms
         returned    count of returned messages
@@ -57,8 +58,8 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse complete frames until one is not a confirm. Returns the parsed bytes' count. Raises
-        AMQPError.
+        """Parse complete frames until one is not a confirm. Returns the number of parsed bytes.
+        Raises AMQPError.
         """
         if end > len(buffer):
             raise IndexError("more bytes than the buffer holds")

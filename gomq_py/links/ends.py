@@ -16,16 +16,16 @@ class RefusedByTarget(Exception):
 
 
 class SourceEnd:
-    """The queue from which a link gets messages. It exists, or ``prepare`` declares it.
+    """The queue from which a link gets messages. The queue exists, or ``prepare`` declares it.
 
         uris                 URIs of equivalent nodes of one broker; each connection uses a random one
         prepare(channel)     declares and binds on every connection, and returns the name of the queue; may
                              switch, and may lose its channel
-        prefetch             most unsettled deliveries, 0: no limit
+        prefetch             most unsettled deliveries, 0 for LIMIT_PREFETCH
         no_ack               the broker settles deliveries when it sends them: those in flight are lost if the
                              link breaks
-        offset_argument      name of a stream's consumer argument and message header for offsets: a link that
-                             reconnects continues after the last settled offset; other queues ignore it
+        offset_argument      name of the consumer argument and header with a stream's offset, by which a link
+                             that reconnects continues after the last settled offset; only streams use it
     """
 
     def __init__(

@@ -221,7 +221,7 @@ class Link:
             self._on_change(self)
 
     def wake(self):
-        """Wake the link's greenlet, or start a greenlet if the Keepalive has the session."""
+        """Wake the link's greenlet. If it has ended, and the Keepalive has the session, start a new one."""
         self._wakened.set()
         if self._keepalive.is_on and not self._hub.is_closed:
             self._keepalive.end()

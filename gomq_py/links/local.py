@@ -186,7 +186,7 @@ class Connector:
         return remote_hosts.HostRules(denied, settings.links_amqp_hosts_allowed, key)
 
     def _context(self, options: dict[str, Any]) -> Any:
-        """The TLS context for a URI's options, cached until their files change. Raises OSError."""
+        """Return the TLS context for a URI's options, cached until their files change. Raises OSError."""
         from gevent import ssl
 
         from gomq_py.client import transport

@@ -57,7 +57,7 @@ class Unfit(Exception):
 
 class HeaderStamp:
     """Adds a header to encoded properties. ``key``: the header's encoded name. ``entry``: the encoded header,
-    for messages with neither this key nor a user id. ``entry_again``: the same for redelivered messages.
+    for messages with neither this key nor a user id. ``entry_again``: ``entry`` for redelivered messages.
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -69,7 +69,7 @@ class HeaderStamp:
         self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """Encoded properties with the header; b"": leave the message out; None: ``edit`` must decide."""
+        """Return encoded properties with the header; b"" to leave the message out; None to call ``edit``."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -109,7 +109,7 @@ class HeaderStamp:
         return 0
 
     def table_known(self, headers, redelivered):
-        """The cached encoded headers that replace ``headers``, or None if ``edit`` must be called."""
+        """Return a cached table for ``headers``; b"" to leave the message out; None to call ``edit``."""
         key = headers, redelivered
         if self.known is None:
             self.known = {}
@@ -379,7 +379,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay more of a large message's body. Returns the offset in ``p`` after the last frame."""
+        """Relay more of a large message's body. Returns the offset in ``p`` after the last relayed frame."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -402,7 +402,7 @@ class Relay:
         return at
 
     def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """Encoded properties to send, from ``header_stamp`` or ``edit``; None: leave the message out."""
+        """Return properties to send, from ``header_stamp`` or ``edit``, or None to leave the message out."""
         if self.header_stamp is not None and self.edited is None:
             content = self.header_stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
             if content is not None:
@@ -410,7 +410,7 @@ class Relay:
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """Encoded properties that ``edit`` returns; None: leave the message out. One call per message."""
+        """Return ``edit``'s encoded properties, or None to leave the message out. One call per message."""
         if self.edited is None:
             properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(

@@ -55,8 +55,8 @@ class HostRules:
                     raise HostRefused(f"{shown} is in {network}, which {self._key} in [links] denies")
 
     def allowed(self, host: str, found: list[Any]) -> list[Any]:
-        """The addresses in ``found``, getaddrinfo()'s result for the host, to which links may connect. Raises
-        HostRefused if all are refused.
+        """Return the entries of ``found``, getaddrinfo()'s result for the host, to which links may connect.
+        Raises HostRefused if all are refused.
         """
         allowed, refused = [], []
         for one in found:
@@ -90,7 +90,7 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """The address and its embedded IPv4 addresses; for an IPv4-mapped address, only the IPv4 address."""
+    """Return the address and its embedded IPv4 addresses; only the latter for an IPv4-mapped address."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

@@ -398,8 +398,8 @@ def _shortstr(text):
 
 
 class Keepalive:
-    """Keeps a session alive while the link has no greenlet: sends heartbeats, and ends it at shutdown. Runs
-    in callbacks of the event loop and never switches greenlets. ``is_on``: has a session.
+    """Sends a session's heartbeats while the link has no greenlet, and aborts the session at shutdown. Runs
+    in callbacks of the event loop and never switches greenlets. ``is_on``: True from ``begin`` to ``end``.
     """
 
     __slots__ = ("is_on", "_hub", "_session", "_timer")

@@ -184,14 +184,14 @@ class SourceReader(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """End the session after a bug of ours. Its messages are delivered again."""
+        """End the session after an unexpected error. The source delivers unsettled messages again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the session after a bug of ours, which the transfer has logged. Returns False."""
+        """End the session after an unexpected error, which was logged. Returns False: the transfer stops."""
         self._owner.fail("link", error)
         return False
 
@@ -318,13 +318,13 @@ class SourceReader(Source):
 class LinkBatch:
     """Messages that are read, sent and settled together.
 
-    The batch has ``count`` deliveries, with tags from ``first_tag`` on. For a piece of a large message
-    ``count`` is 0, for its last piece 1.
+    The batch has ``count`` deliveries, with tags from ``first_tag`` on. Each piece of a
+    large message is a batch, with ``count`` 1 for the last piece and 0 for the others.
 
-        octets          the frames for the target; None if not kept until confirmed
-        first_number    number of the first publish, once sent
+        octets          the frames for the target; None once a piece of a large message is sent
+        first_number    number of the first publish, set when the batch is sent
         is_sent         False if the messages are only settled at their source
-        is_rejected     settled by basic.reject
+        is_rejected     True if the batch is settled by basic.reject
         offset          stream offset of the last message, or -1
         refusals        how often the target has refused the batch
         checksum        recognizes a large message when it is delivered again

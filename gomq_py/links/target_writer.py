@@ -101,15 +101,15 @@ class TargetWriter(Target):
             self._is_answering = False
 
     def sent(self):
-        """Number of the last message sent. It is safe or refused once ``reached`` returns this number."""
+        """Return the number of the last message sent. When ``reached`` returns it, the message is settled."""
         return self.confirms.following - 1
 
     def reached(self):
-        """The number up to which all messages are safe or refused."""
+        """Return the number up to which all messages are safe or refused."""
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """The error for refused messages up to number ``mark``, or None."""
+        """Return the error for refused messages up to number ``mark``, or None."""
         # A second call with the same mark after a refusal returns the same error, so that a pause follows
         # before refused messages are sent again.
         numbers = self.confirms.refused
@@ -125,7 +125,7 @@ class TargetWriter(Target):
         return None
 
     def refusal(self, number):
-        """The error for refused messages, the first of which has this number."""
+        """Return the error for refused messages, the first of which has this number."""
         return RefusedByTarget("the broker refuses messages (basic.nack)")
 
 
@@ -172,11 +172,11 @@ class WireTargetWriter(TargetWriter):
         self.answer_waiting()
 
     def sent(self):
-        """Number of the last publish with confirms; otherwise number of bytes ever queued."""
+        """Return the number of the last publish or, without confirms, of all bytes ever queued."""
         return self.confirms.following - 1 if self._is_confirmed else self._wire.queued_octets
 
     def reached(self):
-        """Number up to which publishes are settled, with confirms; otherwise number of bytes written."""
+        """Return the number of the last settled publish or, without confirms, of all bytes written."""
         wire = self._wire
         return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 

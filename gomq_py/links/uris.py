@@ -119,7 +119,7 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """The URI for logs and operators: without login and query, and for a web server also without path."""
+    """Return a URI for logs and operators, without login and query. A web server's path is hidden, too."""
     if not uri:
         return ""
     parts = urlsplit(uri)
@@ -127,8 +127,8 @@ def without_login(uri: str) -> str:
 
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
-    """The client's Parameters for a connection to this URI. ``vhost``: default for a URI of this broker.
-    Raises URIError for a file that is not in ``tls_folder``.
+    """Return the client's Parameters for a connection to this URI. ``vhost``: default for a URI of this
+    broker. Raises URIError for a file that is not in ``tls_folder``.
     """
     options = tls_options(uri.options, tls_folder)
     if "frame_max" in options:
@@ -141,7 +141,7 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """A copy of the options with full file paths. Raises URIError for a file outside ``tls_folder``."""
+    """Return a copy of the options with full file paths. Raises URIError for files not in ``tls_folder``."""
     options = dict(options)
     for key in FILES:
         if key in options:
@@ -152,7 +152,7 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """The full path of a file in ``folder`` or below. Raises URIError without naming other folders."""
+    """Return the full path of a file below ``folder``. Raises URIError, whose text contains no path."""
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:

@@ -169,8 +169,8 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Try to post. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch
-        greenlets.
+        """Post a message once. Returns None, or a _Failure if a retry may help. Raises RefusedByTarget,
+        OSError. May switch greenlets.
         """
         if self.until_open is not None:
             self.until_open()
@@ -244,7 +244,7 @@ class Poster:
             raise OSError("the link was stopped")
 
     def _target(self, message: Any) -> str:
-        """The request target (path and query) of a message. Raises RefusedByTarget."""
+        """Return the request target (path and query) for a message. Raises RefusedByTarget."""
         if self._uri.path.startswith("/"):
             return self._uri.path
         path = _headers_of(message).get(PATH_HEADER, "/")

@@ -6,7 +6,7 @@
     url = "http://127.0.0.1:15672"
     [[job]]
     kind = "bronze"              # bronze, telemetry, metrics
-    name = "orders"              # the kind, where left out
+    name = "orders"              # default: the kind
     streams = "orders,payments"  # or pattern
     out = "tables/bronze"
     [[job]]

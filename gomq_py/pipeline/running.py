@@ -147,8 +147,8 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """Return True if the query runs, False if it has ended without an error. Raises JobFailed after one.
-        If the query's Python process was too slow to start, restarts the query instead.
+        """Return True if the query runs, False if it has ended without an error. Raises JobFailed for an
+        error. If the query's Python process was too slow to start, restarts the query instead.
         """
         if self.query.isActive:
             return True

@@ -81,7 +81,7 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """The present (source URI, destination URI), or the first ones of the definition."""
+    """Return (source URI, destination URI): the link's present URIs, or else the definition's first ones."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -90,7 +90,7 @@ def link_uris(shovel):
 
 
 def source_of(definition, vhost, begin_at, is_of_stream):
-    """The SourceEnd of a shovel's definition. ``begin_at``: stream offset, or None."""
+    """Return the SourceEnd of a shovel's definition. ``begin_at``: stream offset, or None."""
     arguments = dict(definition.src_consumer_args)
     # a remote queue's kind is unknown; the first delivery of a stream shows it
     may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
@@ -107,8 +107,8 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """A function(channel) that declares the source queue and returns its name. The queue is the definition's,
-    or an exclusive queue of the shovel, bound to the definition's exchange.
+    """Return a function(channel) that declares the source queue and returns its name. The queue is the
+    definition's, or an exclusive queue of the shovel, bound to the definition's exchange.
     """
     def prepare(channel):
         if definition.src_exchange is not None:
@@ -152,8 +152,8 @@ def declare_queue(channel, name, arguments, is_predeclared):
 
 
 def edit_of(definition, shovelled_by, name, vhost, type_, uris):
-    """A function(properties, delivery) that changes and returns a message's Properties, or None. None: the
-    definition requires no change. ``uris()`` returns the present (source URI, destination URI).
+    """Return a function(properties, delivery) that changes and returns a message's Properties. Returns None
+    if the definition requires no change. ``uris()`` returns the present (source URI, destination URI).
     """
     steps: list[Callable[[Any], None]] = []
     if definition.dest_publish_properties:

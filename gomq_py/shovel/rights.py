@@ -18,7 +18,7 @@ class Rights:
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """The User whose rights a shovel has at local ends.
+        """Return the User whose rights a shovel has at local ends.
 
         ``by``: name of the user who set the shovel, OPERATOR or None. If there is no such user, raises
         DefinitionError, or returns None if ``is_needed`` is False.

@@ -488,7 +488,7 @@ class Starting(Job):
 
 
 def _stream_of(definition):
-    """A key (list of texts) that identifies the source queue of a definition, without passwords."""
+    """Return a list of texts, without passwords, that identifies the source queue of a definition."""
     return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
 
 

@@ -58,7 +58,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """Return (PieceBuffer, head of the segment). The buffer begins at or before the first record."""
+        """Return (PieceBuffer, segment head). The buffer begins at or before the piece's first record."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)

@@ -45,8 +45,8 @@ class Follow(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Do nothing. Meanwhile a leader neither confirms nor delivers. ``reason``: for operators. ``again_s``:
-    seconds after which to read the keys again; None: after the next change.
+    """Do nothing. Until the next decision a leader neither confirms nor delivers. ``reason``: text for
+    operators. ``again_s``: seconds until the keys must be read again; None: until a key changes.
     """
 
     reason: str
@@ -70,7 +70,7 @@ class Campaign(NamedTuple):
     cluster: str
 
     def transaction(self, lease: int) -> Transaction:
-        """The transaction that elects this node. ``lease``: a live lease."""
+        """Return the transaction that elects this node. ``lease``: id of a live lease."""
         return Transaction(self.compares, (
             Put(LEADER, self.leader.encode(), lease), Put(IN_SYNC, self.record.encode())))
 
@@ -79,7 +79,7 @@ class Bootstrap(Campaign):
     """A Campaign for a cluster that does not exist yet."""
 
     def transaction(self, lease: int, new_cluster_id: str = "") -> Transaction:
-        """The transaction that begins the cluster and elects this node. ``new_cluster_id``: 32 hex digits."""
+        """Return the transaction that begins cluster ``new_cluster_id`` (in hex) and elects this node."""
         compares, operations = super().transaction(lease)
         return Transaction(compares, (Put(CLUSTER, new_cluster_id.encode()), *operations))
 
@@ -121,8 +121,8 @@ class Lead(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """Stop leading: refuse all confirms, stop serving clients, and restart as a follower. The follower needs
-    a new Elector, because this one never decides anything else. ``reason``: for operators.
+    """Stop leading: refuse all confirms, stop serving clients, and restart as a follower with a new Elector.
+    The old Elector returns this decision for ever. ``reason``: text for operators.
     """
 
     reason: str

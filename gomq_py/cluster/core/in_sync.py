@@ -98,7 +98,7 @@ class InSync:
 
     @property
     def has_enough(self) -> bool:
-        """Whether at least ``min_isr`` nodes are members, even if an unanswered change is in force."""
+        """Whether ``isr`` has at least ``min_isr`` members, whichever unanswered changes are in force."""
         return all(len(members) >= self._min_isr for members in (self._known, *self._pending))
 
     @property
@@ -144,7 +144,7 @@ class InSync:
         self._leaving.add(node)
 
     def saw(self, kept: Kept | None) -> bool:
-        """Note ``isr`` as it was read. Returns whether another process has changed it."""
+        """Note a value of ``isr`` that was read. Returns whether another process has changed it."""
         # The next step then writes it anew: nobody could be elected by what cannot be read, or by other
         # members.
         is_foreign = (

@@ -32,7 +32,7 @@ class Lease:
 
     @property
     def deadline_s(self) -> float:
-        """Time from which the leader must stop delivering; -inf without a lease."""
+        """The clock time at which the leader must stop delivering; -inf without a live lease."""
         return NEVER_S if self.is_lost else self._deadline_s
 
     def is_past(self, now_s: float) -> bool:

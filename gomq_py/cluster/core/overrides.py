@@ -17,8 +17,8 @@ class NotPossible(Exception):
 
 
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Write a cluster's keys again, after etcd has lost them. Raises NotPossible. The values come from the
-    folder of ``node``, which is then the only node in sync. ``cluster``, ``epoch``: of the folder.
+    """Write a cluster's keys again, after etcd has lost them. Raises NotPossible. ``cluster`` and
+    ``epoch`` come from the folder of ``node``, which is then the only node in sync.
     """
     if not cluster:
         raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")
@@ -51,7 +51,7 @@ def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction
 
 
 def _is_led(view: View) -> bool:
-    """Whether an election has written the key ``leader``: then it has a lease."""
+    """Whether an election has written the key ``leader``. Only then the key has a lease."""
     return view.leader is not None and view.leader.lease != 0
 
 

@@ -45,7 +45,7 @@ class Promises:
         self._keep()
 
     def acknowledged(self, node: str, position: int) -> None:
-        """Note that a node has flushed the first ``position`` events of this run. Ignores lower positions."""
+        """Note that a node has flushed the first ``position`` events of this run. Ignores a decrease."""
         if position > self._flushed.get(node, 0):
             self._flushed[node] = position
             if node in self._required:

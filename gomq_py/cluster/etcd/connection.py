@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """host:port, as in a URL."""
+        """The text "host:port" for a URL, with an IPv6 address in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

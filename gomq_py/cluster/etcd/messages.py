@@ -122,7 +122,7 @@ def _end_of(prefix: bytes) -> bytes:
 
 
 def parse(octets: bytes) -> JSONObject:
-    """Parse a JSON object. Raises AnswerError."""
+    """Parse an answer, which must be a JSON object. Raises AnswerError."""
     try:
         parsed = json.loads(octets)
     except (ValueError, RecursionError):
@@ -131,7 +131,7 @@ def parse(octets: bytes) -> JSONObject:
 
 
 def refused_by(answer: JSONObject) -> Refused:
-    """The error in an answer, or in a line of a stream. Raises AnswerError."""
+    """Return the error in an answer, or in a line of a stream. Raises AnswerError."""
     error = answer.get("error")
     inner = error if isinstance(error, dict) else answer  # an error of a stream is an object
     code = inner.get("code", inner.get("grpc_code"))
@@ -142,7 +142,7 @@ def refused_by(answer: JSONObject) -> Refused:
 
 
 def view_of(answer: JSONObject, prefix: bytes) -> View:
-    """The View in the answer to a ``range_request``. Raises AnswerError."""
+    """Return the View in the answer to a ``range_request``. Raises AnswerError."""
     return _view(answer, _revision(answer), prefix)
 
 
@@ -154,7 +154,7 @@ def size_of(answer: JSONObject) -> tuple[int, str]:
 
 
 def view_from(revision: int, kept: Mapping[str, Kept]) -> View:
-    """A View of the keys in ``kept``, {key below the prefix: Kept}."""
+    """Return a View of the keys in ``kept``: {key without the prefix: Kept}."""
     begin = records.NODES
     nodes = {key.removeprefix(begin): there for key, there in kept.items() if key.startswith(begin)}
     return View(
@@ -163,7 +163,7 @@ def view_from(revision: int, kept: Mapping[str, Kept]) -> View:
 
 
 def outcome_of(answer: JSONObject, prefix: bytes) -> Outcome:
-    """The Outcome in the answer to a ``transaction_request``. Raises AnswerError."""
+    """Return the Outcome in the answer to a ``transaction_request``. Raises AnswerError."""
     is_done = answer.get("succeeded", False)
     if not isinstance(is_done, bool):
         raise AnswerError(f"`succeeded` is {_shown(is_done)}")
@@ -175,7 +175,7 @@ def outcome_of(answer: JSONObject, prefix: bytes) -> Outcome:
 
 
 def lease_of(answer: JSONObject) -> int:
-    """The id of a granted lease. Raises AnswerError."""
+    """Return the id of a granted lease. Raises AnswerError."""
     lease = _integer(answer, "ID")
     if not lease or not _integer(answer, "TTL"):
         raise AnswerError("the answer holds no lease")
@@ -183,7 +183,7 @@ def lease_of(answer: JSONObject) -> int:
 
 
 def is_kept_alive(answer: JSONObject, lease: int) -> bool:
-    """Whether the answer says that the lease is alive. Raises AnswerError."""
+    """Return whether the answer says that the lease is alive. Raises AnswerError."""
     # etcd leaves the TTL of an unknown lease out.
     result = _result(answer)
     if _integer(result, "ID") != lease:
@@ -196,7 +196,7 @@ def check_header(answer: JSONObject) -> None:
 
 
 def token_of(answer: JSONObject) -> str:
-    """The token of a login. Raises AnswerError."""
+    """Return the token of a login. Raises AnswerError."""
     token = answer.get("token")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AnswerError("the answer to a login holds no token")  # never shown
@@ -204,7 +204,7 @@ def token_of(answer: JSONObject) -> str:
 
 
 def cancel_reason(line: JSONObject) -> str | None:
-    """The reason why a line of a watch ends the watch, or None. Raises AnswerError, Refused."""
+    """Return the reason why a line of a watch ends the watch, or None. Raises AnswerError, Refused."""
     if "error" in line:
         raise refused_by(line)
     result = _result(line)
@@ -214,7 +214,7 @@ def cancel_reason(line: JSONObject) -> str | None:
 
 
 def _result(line: JSONObject) -> JSONObject:
-    """The message in a line of a stream. Raises AnswerError."""
+    """Return the message in a line of a stream. Raises AnswerError."""
     return _object(line.get("result"), "`result`")
 
 

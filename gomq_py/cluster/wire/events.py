@@ -154,7 +154,7 @@ class _Fields:
         return self.at == len(self._octets)
 
     def take(self, count):
-        """The next ``count`` bytes, a memoryview."""
+        """Return the next ``count`` bytes as a memoryview."""
         start, self.at = self.at, self.at + count
         if self.at > len(self._octets):
             raise EventError(f"an operation is cut short: {self.at} bytes wanted of {len(self._octets)}")

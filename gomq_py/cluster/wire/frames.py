@@ -72,7 +72,7 @@ def encode(kind, payload, epoch=0, position=0, compress=False):
 
 
 class FrameReader:
-    """Reads frames from bytes that arrive in any pieces. After a FrameError every ``next`` raises again.
+    """Reads frames from bytes that arrive in any pieces. After a FrameError each ``next`` raises it again.
 
     ``limit``: longest accepted payload, in bytes; may be raised between two frames. ``decompresses``: accept
     frames with LZ4; a leader accepts none, because only leaders compress.
@@ -99,8 +99,8 @@ class FrameReader:
         return len(self._octets) - self._at
 
     def next(self):
-        """The next frame, or None until more bytes arrive. Raises FrameError for a wrong magic, version,
-        kind, flag, length or checksum, and for a payload that does not decompress to its raw length.
+        """Return the next frame, or None until more bytes arrive. Raises FrameError for a wrong magic,
+        version, kind, flag, length or checksum, and for a payload that does not decompress to its raw length.
         """
         start = self._at + HEADER.size
         if len(self._octets) < start:
@@ -118,7 +118,7 @@ class FrameReader:
         return Frame(kind, epoch, position, payload)
 
     def _header(self):
-        """Kind, flags, epoch, position, raw length, sent length and checksum. Checks all but the checksum."""
+        """Return the header's fields from the kind to the checksum. Checks all but the checksum."""
         magic, version, kind, flags, epoch, position, raw, length, checksum = HEADER.unpack_from(
             self._octets, self._at)
         if magic != MAGIC:
@@ -142,7 +142,7 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """The module lz4.block; None if it is not installed. Call first at boot: it reads the disk."""
+    """Return the module lz4.block, or None if not installed. The first call, at boot, reads the disk."""
     # The first call may read the disk, and its result stays.
     try:
         import lz4.block
@@ -157,7 +157,7 @@ def _checksum(head, sent):
 
 
 def _compressed(payload):
-    """The payload as an LZ4 block; None if LZ4 is not installed or saves too little."""
+    """Return the payload as an LZ4 block, or None if LZ4 is not installed or saves too little."""
     block = lz4_block()
     if block is None or not payload:
         return None
