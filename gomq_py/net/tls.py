@@ -142,7 +142,7 @@ class Contexts:
 
 
 def contexts_of(settings: Settings, protocol: str) -> Contexts:
-    """The TLS contexts of one protocol's port ("amqp", "http"). Raises TLSError. Reads files."""
+    """Return the Contexts for one protocol's port ("amqp", "http"). Raises TLSError. Reads files."""
     by_host = {}
     for host, section in settings.sni.items():
         try:
