@@ -4,8 +4,8 @@ The first step of a boot: other code uses the folder after ``open`` has returned
 the lock; a second process gets an error that names the first.
 
     <data folder>/
-      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" after it
-                          when that run has ended normally
+      .lock               held with flock while a broker runs; text "PID 4711 @ host", then "stopped" when
+                          the run has ended normally
       .last-run           how the last run ended. After a stop: "stopped\n", the SHA-256 of .segments, and the
                           lengths of definitions and users in lines "NAME ID BYTES\n". During a run and after
                           a kill: the machine's boot id, and the flushed lengths. On a follower:
