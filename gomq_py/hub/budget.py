@@ -124,7 +124,7 @@ class Budget:
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter. ``octets``: bytes that it wants and does not hold yet; 0 if it already holds them."""
+        """Add a waiter that lacks ``octets`` bytes, which is 0 if its bytes count as held already."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -198,7 +198,7 @@ class Budget:
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters; the timer calls this while there are waiters. True: call again at once."""
+        """Resume waiters, called by a timer. Returns True if the timer must call again at once."""
 
     def _progress(self, holder, held):
         """Number of bytes received or sent for the holder so far, to compute its speed."""
@@ -242,8 +242,8 @@ class BodyBudget(Budget):
         self._whole = 0  # octets of messages that wait to be stored
 
     def grow(self, body, octets):
-        """Count ``octets`` more bytes for ``body``. Returns True if more of the body may be received. False:
-        its connection must not be read until ``body.resume_held()`` is called.
+        """Count ``octets`` more bytes for ``body``. Returns True if more of the body may be received. If
+        False, the body's connection must not be read until ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
         self._turns.setdefault(body.output.account, self._turn - 1)
@@ -392,7 +392,7 @@ class LargeOutput(Budget):
 
     Delivery calls admit() before it copies a message larger than the shared output buffer, or sends one from
     its file. A copy stays until the socket has taken it. The last quarter of the limit is only for consumers
-    within their share of it. Other consumers wait, and clients that read too slowly meanwhile are
+    within their share of it. Other consumers wait. While consumers wait, clients that read too slowly are
     disconnected. If no other copy exists, a copy of any size is admitted. If no waiter has been admitted for
     ``2 * WINDOW_S``, one copy is admitted beyond the limit and counts in no share. A consumer's progress is
     the bytes that its ``output`` has sent.
@@ -434,7 +434,7 @@ class LargeOutput(Budget):
             self._call_next()
 
     def _is_let_past(self, consumer):
-        """Whether the consumer was chosen to have a copy beyond the limit, and has none yet."""
+        """Return True if the consumer may get one copy beyond the limit, and has no such copy yet."""
         return consumer is self._past and not self._past_octets
 
     def _shares(self, octets=0):

@@ -82,7 +82,7 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """Continue with the next function after one that raised."""
+        """Return True if functions still wait. The job then continues after the function that raised."""
         return bool(self._waiting)
 
 

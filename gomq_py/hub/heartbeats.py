@@ -21,7 +21,7 @@ class Heartbeats:
     """Calls ``check_heartbeat()`` of each watched connection twice per heartbeat interval."""
 
     def __init__(self, timers, clock=time.monotonic):
-        """``timers``: the HubTimers. ``clock``: in seconds."""
+        """``timers``: the HubTimers. ``clock``: a function that returns seconds."""
         self._timers = timers
         self._clock = clock
         self._buckets = {}  # tick -> connections as keys, never empty

@@ -64,7 +64,7 @@ class SliceClock:
         self._left = self._every
 
     def is_over(self):
-        """Return True once the time of the slice is used up, until begin(). Call this after each item."""
+        """Return True from the end of the slice's time until begin(). Call this after each item."""
         self._left -= 1
         if self._left > 0:
             return False
@@ -112,7 +112,7 @@ class TurnTaker:
         self.next = None
 
     def write_out(self):
-        """Write all messages received so far to files, where they survive a kill. Called at a batch's end."""
+        """Write all received messages to files, where they survive a kill. Called at a batch's end."""
 
     def turn(self):
         """Do a bounded amount of work, such as delivering. Called at a batch's end, after write_out().

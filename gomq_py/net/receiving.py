@@ -19,7 +19,7 @@ def is_not_now(error: BaseException) -> bool:
 
 
 def has_to_write_first(error: BaseException) -> bool:
-    """Whether the error means that TLS must first answer a change of keys, and the socket is full."""
+    """Return True if TLS must answer a change of keys before it can read, but the socket is full."""
     return type(error).__name__ == _WRITE
 
 

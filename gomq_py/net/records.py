@@ -101,6 +101,6 @@ class RecordReader:
 
 
 def _nobody_knows() -> int:
-    """Return 1, in place of openssl.has_pending()."""
+    """Return 1: more may be pending. Used where openssl.has_pending() would tell nothing."""
     # Without read-ahead, no function tells whether the socket holds another record.
     return 1

@@ -16,7 +16,7 @@ class SocketOptions:
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
-        """Set the options for sockets accepted later. The arguments are the constructor's."""
+        """Set the options for sockets accepted later. For the arguments see ``__init__``."""
         self.revision += 1
         # also options that are off: a socket inherits its listener's
         self._options = [

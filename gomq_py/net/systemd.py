@@ -24,7 +24,7 @@ class Systemd:
     """
 
     def __init__(self, environment: MutableMapping[str, str]):
-        """Raises OSError if the service manager gave a descriptor that is no listening stream socket."""
+        """Take the service manager's descriptors. Raises OSError if one is no listening stream socket."""
         self._given = {name: environment[name] for name in VARIABLES if name in environment}
         self._kept: list[int] = []
         self._address = environment.pop("NOTIFY_SOCKET", "")

@@ -142,7 +142,7 @@ class Contexts:
 
 
 def contexts_of(settings: Settings, protocol: str) -> Contexts:
-    """The TLS contexts of one protocol's port ("amqp", "http"). Raises TLSError. Reads files."""
+    """Return the Contexts for one protocol's port ("amqp", "http"). Raises TLSError. Reads files."""
     by_host = {}
     for host, section in settings.sni.items():
         try:
@@ -153,8 +153,8 @@ def contexts_of(settings: Settings, protocol: str) -> Contexts:
 
 
 def options_of(settings: Settings, section: dict[str, Any] | None = None, protocol: str = "") -> TLSOptions:
-    """TLS options from the settings, overridden by ``section``, the ``[sni:HOST]`` of a host name. A key for
-    one protocol (``amqp_tls_cert``) overrides the key for all.
+    """Return the TLSOptions from the settings. A key in ``section``, the ``[sni:HOST]`` of a host name,
+    overrides a setting. In a section, a key for one protocol (``amqp_tls_cert``) overrides the key for all.
     """
     said = section or {}
 

@@ -156,7 +156,7 @@ class WebSocket:
         self._events = self._connection.events()
 
     def _take(self, view: Any) -> int:
-        """Move received payload into ``view`` without reading the socket. Returns the count, 0 at the end."""
+        """Move received payload into ``view``, without the socket. Returns and raises as receive_into()."""
         taken, is_first = 0, True
         if self._spent:
             self._spent = False

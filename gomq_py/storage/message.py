@@ -4,8 +4,8 @@ The AMQP, MQTT and HTTP servers, queues and stores pass on a Message instead of 
 reader or writer reuses one Message, so that publishing and delivering create no Python object per message.
 
 ``buffer`` is the connection's read buffer (publishing), the mapping of a segment file (delivering) or a bytes
-object held by ``owner`` (slower callers, with ``assign``). The buffer is valid until the next switch,
-``peek`` or ``read``.
+object held by ``owner`` (slower callers, with ``assign``). The buffer is valid until the next greenlet
+switch, ``peek`` or ``read``.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -173,7 +173,7 @@ class Message:
         return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
 
     def body_view(self):
-        """A view of the body if it was assigned as a Gathered, else None."""
+        """Return a view of the body if ``owner`` is a Gathered, otherwise None."""
         if type(self.owner) is not Gathered:
             return None
         return self.owner.octets[self.body_at:self.body_at + self.body_length]

@@ -32,7 +32,7 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 class FileDelivery:
     """Sends one large message to a client, with the body straight from the message's file.
 
-    The file must not be overwritten or reused meanwhile (Store.body_file).
+    The file must not be overwritten or reused until close() (Store.body_file).
 
         lead            the bytes of the method frame and the header frame
         reading         the open file (storage.disk.open_file.Reading); close() closes it

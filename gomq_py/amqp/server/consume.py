@@ -153,7 +153,7 @@ def basic_recover_async(channel, method):
 
 
 def header_too_large(channel, queue, octets):
-    """Return the error for a next message of ``queue`` whose properties are too large for a frame."""
+    """Return the ContentTooLarge for the next message of ``queue``, with ``octets`` bytes of properties."""
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
         f"{octets + HEADER_OVERHEAD} bytes, larger than the negotiated frame_max of "

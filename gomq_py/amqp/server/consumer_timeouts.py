@@ -150,5 +150,5 @@ class LookAgain(Job):
         return bool(self._channels)
 
     def failed(self, error):
-        """Return True: after an error with one channel, the job goes on with the other channels."""
+        """Return True, so that an error with one channel does not end the job."""
         return True

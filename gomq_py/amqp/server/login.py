@@ -126,7 +126,9 @@ class LoginAttempt(ClientLogin):
         self.connection.output.write(self._handshake.logged_in())
 
     def _open(self, name, end, now_ms):
-        """Open the vhost, and pass the bytes after connection.open to the FastLane. Raises HandshakeError."""
+        """Open the vhost, and pass the bytes after connection.open to the FastLane. Returns the offset behind
+        the used bytes. Raises HandshakeError.
+        """
         connection, handshake = self.connection, self._handshake
         vhost = self._vhost(name)
         self._check_not_stopping()

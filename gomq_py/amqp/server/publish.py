@@ -149,8 +149,8 @@ def content_body(channel, payload):
 
 
 def body_begins(channel, size):
-    """Begin a body frame of ``size`` bytes. Returns the Gathered (buffer) to read the frame into, or None.
-    None: the caller must wait for the complete frame. Otherwise call body_ends() after reading.
+    """Begin a body frame of ``size`` bytes. Returns the Gathered (buffer) to read the frame into; the caller
+    then calls body_ends(). Returns None if the caller must wait for the complete frame.
     """
     content = channel.content
     if content is None or content.size < GATHERED_OCTETS or content.received + size > content.size:
@@ -244,7 +244,7 @@ def store(channel, publication, may_wait=False):
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
     """Publish a message to ``destinations[at:]``, once the first of these, which answered LATER, can store
-    it. ``taken``: all destinations before it have stored the message.
+    the message. ``taken``: True if all earlier destinations have stored the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

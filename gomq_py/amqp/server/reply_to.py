@@ -1,8 +1,8 @@
-"""Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to. The default exchange routes them by
-a name that the client's requests carry.
+"""Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to. The default exchange routes replies
+by a name that the client's requests carry.
 
-The vhost lists the consumer in its ``sinks``: a message published to it is written to its channel's socket,
-and stored nowhere.
+The vhost lists the consumer in its ``sinks``. A reply is written to the socket of the consumer's channel, and
+stored nowhere.
 """
 import os
 from base64 import urlsafe_b64encode

@@ -124,8 +124,8 @@ class Transaction:
 
 
 class Commit:
-    """Carries out one commit to its end, even if the channel ends meanwhile. Stores the messages, and removes
-    the deliveries to settle from the channel; the client is not read meanwhile. Settles these deliveries once
+    """Carries out one commit to its end, even if the channel ends first. Stores the messages, and removes the
+    deliveries to settle from the channel; until then the client is not read. Settles these deliveries once
     the messages are on disk, or requeues them if the disk fails.
     """
 
@@ -302,7 +302,7 @@ class Freeing(Job):
         return bool(self._kept)
 
     def failed(self, error):
-        """Return False: the remaining elements are freed together with the list or set."""
+        """Return False, so that the job ends, which frees the remaining elements."""
         return False
 
 

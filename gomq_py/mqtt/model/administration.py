@@ -1,6 +1,6 @@
 """Administration: shows and changes a vhost's MQTT sessions and retained messages, for the management API.
 
-Functions with a ``caller`` check that user's rights. Never switches greenlets.
+Functions with a ``caller`` check the caller's rights. Never switches greenlets.
 """
 import time
 

@@ -77,12 +77,12 @@ class KeyIndex:
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
     def page(self, key):
-        """Return some (key, number) pairs in order, from the first key not less than ``key`` on; or []."""
+        """Return some (key, number) pairs in order, from ``key`` or the next key on; [] at the end."""
         part, at = self._first_from(key)
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _first_from(self, key):
-        """Return (number of a sorted list, index in it) of the first key not less than this one."""
+        """Return (number of a sorted list, index in the list) of the first key not less than ``key``."""
         part, at = self._find(key)
         part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
@@ -90,7 +90,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(number of a sorted list, index in it) where the key is or belongs; number -1: at the front."""
+        """Return (list number, index in the list) of the key or its place; list number -1 at the front."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 

@@ -205,8 +205,8 @@ class KeyedStore(Destination):
     # boot
 
     def recovered(self, store):
-        """Load the messages of an earlier run. Blocks; called at boot. ``store``: None if the message store
-        could not be opened; it is then reopened later.
+        """Load the messages of an earlier run. Blocks; called at boot. ``store`` is None if it could not be
+        opened; the message store is then reopened later.
         """
         if store is None:
             self.closed = self.failed = True

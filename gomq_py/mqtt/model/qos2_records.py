@@ -159,7 +159,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def received(self, kept_at, key, identifier, destinations):
-        """Note that all ``destinations`` stored the message of begun(). Returns the record's new location."""
+        """Note that all ``destinations`` stored the message of begun(). Returns the record's location."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -307,8 +307,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # boot and faults
 
     def recovered(self, store, sessions):
-        """Restore the identifiers of the durable ``sessions``. Blocks; called at boot. ``store``: None if it
-        cannot be opened; a new store then replaces it.
+        """Restore the identifiers of the durable ``sessions``. Blocks; called at boot. ``store`` is None if
+        it cannot be opened; then a new store replaces it.
         """
         if store is None:
             self.doubts = True

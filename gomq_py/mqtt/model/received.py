@@ -80,8 +80,8 @@ class Received:
 
     def postpone(self, identifier, message, destinations, left, taken):
         """Note that ``left``, the last of ``destinations``, must wait for new files to store the message.
-        ``taken``: all earlier destinations stored the message. Returns the function that BlockedPublish calls
-        before each retry.
+        ``taken``: True if all earlier destinations stored the message. Returns the function that
+        BlockedPublish calls before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -96,7 +96,7 @@ class Received:
             self._wait(identifier, destinations, left, taken)
 
     def _wait(self, identifier, destinations, left, taken):
-        """Record which destinations have the message, so that a repeat after a restart skips them."""
+        """Record the destinations that have the message; a PUBLISH repeated after a restart skips them."""
         if self.begun_at and not self.closed:
             places = (
                 self.records.places_of(left) if taken
@@ -121,7 +121,7 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def _had(self, identifier):
-        """The encoded log positions of a message that is partly stored or being stored; otherwise b""."""
+        """Return the log positions, encoded, of a message partly stored or being stored; else b""."""
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
@@ -330,7 +330,7 @@ class Received:
         return found
 
     def _value(self, identifier):
-        """The location of an identifier's record; NOT_KEPT: no record; 0: unknown. Makes its page current."""
+        """Return an identifier's record location, NOT_KEPT or 0 (see Received). Makes its page current."""
         if identifier >> PAGE_BITS != self.number:
             page = self.pages.get(identifier >> PAGE_BITS)
             if page is None:

@@ -15,7 +15,9 @@ LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
-    """The Redistribution for a session whose queue will be deleted; None without shared subscriptions."""
+    """Return the Redistribution for a session whose queue will be deleted. First returns unacknowledged
+    messages to the queue. Without shared subscriptions, does nothing and returns None.
+    """
     if not any(is_shared(one) for one in session.subscriptions):
         return None
     begun = {}

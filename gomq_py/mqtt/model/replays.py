@@ -1,7 +1,7 @@
 """Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-The session's queue, or its destination for QoS 0, gets copies with the QoS, RETAIN and identifier of the
-subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
+Copies go to the session's queue or, at QoS 0, to its destination. They have the QoS, RETAIN and identifier of
+the subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
 Never switches greenlets.
 """
 from collections import OrderedDict

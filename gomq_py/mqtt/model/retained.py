@@ -53,8 +53,8 @@ class Retained(KeyedStore):
     # messages come
 
     def publish(self, message):
-        """Retain a message for the topic in its routing key. Returns 1 if retained, 0 if refused, LATER if
-        the message must wait for a new segment file.
+        """Retain a message for the topic in its routing key. Returns 1 if done, or if no subscriber could get
+        the message. Returns 0 if refused, LATER if the message must wait for a new segment file.
         """
         topic = _topic_of(message)
         if topic is None:

@@ -423,7 +423,7 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Return whether the message at a row's location is still the message that was sent."""
+        """Return True if the message at a row's location may be the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 

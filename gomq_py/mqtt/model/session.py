@@ -79,7 +79,7 @@ def _arguments(qos, no_local, as_published, handling, identifier):
 
 
 def subscription_of(binding):
-    """Return the Subscription for a binding, which an operator may have made."""
+    """Return the Subscription for a binding. Ignores invalid arguments, which an operator may have given."""
     options = binding.arguments
     subscription = Subscription(
         binding.routing_key, _number(options, _QOS, 2), options.get(_NO_LOCAL) is True,

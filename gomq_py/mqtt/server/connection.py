@@ -232,8 +232,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """Check that the client may use a session that belongs to another user. Needs the right to configure
-        the session's queue; with ``is_locked``, always refuses. Raises NoPermission, ResourceLocked.
+        """Raise NoPermission if another user owns the session, and the client may not configure the session's
+        queue. With ``is_locked``, raise ResourceLocked for every other session of another user.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:

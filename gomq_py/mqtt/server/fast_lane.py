@@ -134,7 +134,7 @@ class FastLane(streams.Lane):
 
     def _walk(self, is_blocked, may_hold):
         """Handle packets until the input ends or reading must stop. Returns the first offset not handled.
-        Sets ``held`` if reading must stop: with ``is_blocked``, at any PUBLISH; with ``may_hold``, at a QoS 2
+        Sets ``held`` if reading must stop. ``is_blocked``: stop at any PUBLISH. ``may_hold``: stop at a QoS 2
         PUBLISH whose identifier cannot be recorded.
         """
         walk = self.parts.walk
@@ -245,8 +245,8 @@ class FastLane(streams.Lane):
 
     def _wait(self, route, at, taken):
         """Leave the publish to publish_later(), until a destination can store the message. The connection
-        handles no more packets of this read. ``at``: number of that destination in the route; ``taken``: all
-        earlier destinations stored the message.
+        handles no more packets of this read. ``at``: number of that destination in the route. ``taken``: True
+        if all earlier destinations stored the message.
         """
         message = self.parts.message
         walk = self.parts.walk

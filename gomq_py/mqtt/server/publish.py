@@ -24,8 +24,8 @@ _BELOW_SYS = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
-    """The properties of a PUBLISH that the broker itself reads. ``properties``: bytes of the MQTT 5
-    properties, without their length.
+    """Reads the properties of one PUBLISH. ``properties``: the MQTT 5 properties as bytes, without their
+    length.
     """
 
     __slots__ = ("_octets", "_routing_key", "_qos", "_expiry_s", "flags")
@@ -178,7 +178,7 @@ def is_text(payload):
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
     """Continue a publish once destination number ``at``, which answered LATER, can store the message.
-    ``taken``: all destinations before it stored the message.
+    ``taken``: True if all earlier destinations stored the message.
     """
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)

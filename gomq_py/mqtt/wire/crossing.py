@@ -238,7 +238,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write headers for the MQTT properties ``p[start:end]`` at ``out[at]``. Returns their end."""
+        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns the offset behind."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -405,7 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write basic properties except headers as MQTT properties at ``out[at]``. Returns their end."""
+    """Write basic properties except headers as MQTT properties at ``out[at]``. Returns the offset behind."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -452,7 +452,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write a reply_to's topic as response topic at ``out[at]``. Returns its end, or ``at``: no topic."""
+    """Write a reply_to's topic as response topic at ``out[at]``. Returns its end, or ``at`` if no topic."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)

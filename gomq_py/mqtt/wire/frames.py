@@ -95,7 +95,7 @@ class PacketWalk:
         self.property_max = limits.properties
 
     def begin(self, buffer, start, end):
-        """Begin with ``buffer[start:end]``. The caller must keep the buffer until finish()."""
+        """Begin to walk ``buffer[start:end]``. The caller must keep the buffer until finish()."""
         if not 0 <= start <= end <= len(buffer):
             raise IndexError("more bytes than the buffer holds")
         self.buffer = buffer

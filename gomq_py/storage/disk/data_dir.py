@@ -4,8 +4,8 @@ The first step of a boot: other code uses the folder after ``open`` has returned
 the lock; a second process gets an error that names the first.
 
     <data folder>/
-      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" after it
-                          when that run has ended normally
+      .lock               held with flock while a broker runs; text "PID 4711 @ host", then "stopped" when
+                          the run has ended normally
       .last-run           how the last run ended. After a stop: "stopped\n", the SHA-256 of .segments, and the
                           lengths of definitions and users in lines "NAME ID BYTES\n". During a run and after
                           a kill: the machine's boot id, and the flushed lengths. On a follower:
@@ -26,8 +26,8 @@ the lock; a second process gets an error that names the first.
       set-aside/          files that no queue or log uses, kept for the operator; never read
 
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex, because names may contain "/",
-".." and NUL, and may be longer than a file name. This module does not interpret a version's content: readers
-of older schemas are beside the formats.
+".." and NUL, and may be longer than a file name. Code that reads older schema versions stands beside
+each format, not here.
 """
 import contextlib
 import errno
@@ -426,7 +426,7 @@ def content_of(path):
 
 
 def make_place(files, folder):
-    """Make a subfolder of the data folder if missing. Renames a file of that name, which is in the way."""
+    """Make a subfolder of the data folder if missing. Renames a file that has the name of the subfolder."""
     if os.path.isdir(folder):
         return
     if os.path.lexists(folder):

@@ -122,7 +122,7 @@ class Files:
         self.register.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove a file that ``make`` returned, before ``made`` was called. Blocks."""
+        """Remove a file that ``make`` returned, instead of a call of ``made``. Blocks."""
         os.unlink(file.path)
         file.close()
 
@@ -195,7 +195,7 @@ class Files:
             self._allocate(fd, 0, file.size, file.path)
 
     def appended(self, file, start, end):
-        """Report to replicators that [start, end) of a mapped file was first written. Call once per batch."""
+        """Report to replicators the new bytes [start, end) of a mapped file. Call once per batch."""
         if self.register.replicators and file.named:
             self.register.appended(file, start, end)
 
@@ -221,8 +221,8 @@ class Files:
         self._put(file, start, octets)
 
     def write_again(self, file, start, end):
-        """Write [start, end) over itself, so that the next flush writes it. Blocks; for boot. Raises OSError,
-        but not on a full disk.
+        """Write the present bytes [start, end) again, so that the next flush covers them. Blocks; for boot.
+        Raises OSError, but not on a full disk.
         """
         # After a failed flush the system regards unwritten pages as written, and later flushes succeed
         # without them. A full copy-on-write file system must not stop the boot.

@@ -132,7 +132,7 @@ class Register:
         self._tell("renamed", file_id, source, target)
 
     def unlinked(self, path, file_id):
-        """Remove a file and report it. ``file_id``: id_of(path) when the change was requested."""
+        """Forget a deleted file, and report this. ``file_id``: id_of(path) at the request to delete."""
         file_id = self._still(file_id, path)
         self._forget(file_id)
         self._tell("unlinked", file_id, path)

@@ -55,7 +55,7 @@ class Replicator:
 
     def flushing(self):
         """Note that a flush of all reported changes begins and that a caller waits for it. A follower should
-        flush, too. This is no change, and is not counted.
+        flush, too. This call does not count as a change.
         """
 
     def diverged(self):
@@ -63,8 +63,8 @@ class Replicator:
         raise NotImplementedError
 
     def flushed(self):
-        """A flush has ended. Stores and callbacks are informed after this call. Its writes into logs were
-        reported before.
+        """A flush has ended. The flush's writes into logs were reported before. Stores and callbacks are
+        informed after this call.
         """
         raise NotImplementedError
 

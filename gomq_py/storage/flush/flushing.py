@@ -55,7 +55,7 @@ class SyncWatch:
         self._hub_thread = _this_thread()
 
     def begin(self, path):
-        """Note that a flush of the file or folder ``path`` begins. Returns the argument of ``end``."""
+        """Note that a flush of the file or folder ``path`` begins. Returns an entry for ``end``."""
         entry = [path, time.monotonic(), False]
         if self._after_s:
             self._running[id(entry)] = entry
@@ -123,7 +123,7 @@ class SyncWatch:
     # the log
 
     def _log(self, *line):
-        """Have the event loop write a log line (level, text, *arguments); without a loop, write it here."""
+        """Write a log line (level, text, *arguments) in the event loop or, after its end, in this thread."""
         self._lines.append(line)
         if _this_thread() == self._hub_thread:
             self._write()
@@ -158,7 +158,7 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next. Covers all marks made until ``has_begun``. ``joined``: number of joins."""
+    """The flush that begins next. Covers all marks made before ``has_begun``. ``joined``: calls of join()."""
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
 
@@ -194,8 +194,8 @@ class CommitDelay:
 
     def flushed(self, began_s, overlaps, answered):
         """Decide the delay of the next flush, after a flush that began at ``began_s`` (time.monotonic()).
-        ``overlaps``: a callback began to wait for the next flush meanwhile. ``answered``: count of callbacks
-        and joins that the flush answers.
+        ``overlaps``: True if a callback began to wait during the flush. ``answered``: count of callbacks and
+        joins that the flush answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 

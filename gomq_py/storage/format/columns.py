@@ -147,8 +147,8 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """Let the next walk continue after missing records, at ``at``. Call after MISSING. Returns the
-        ordinal of the record there.
+        """Let the next walk continue at ``at``, after missing records. Call after MISSING. Returns the
+        ordinal of the record at ``at``.
         """
         self.next_ordinal = record.ordinal_at(octets.pointer(buffer), self.at)
         return self.next_ordinal

@@ -110,8 +110,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """Decode a ``Head`` from 64 bytes. None if invalid or of an unknown schema version. Also None if the file
-    is not of the kind ``magic``, unless ``magic`` is None.
+    """Decode a ``Head`` from 64 bytes. Returns None if invalid, of an unknown schema version, or not of the
+    kind ``magic``. With ``magic`` None, both kinds are decoded.
     """
     if len(head) < 64:
         return None

@@ -220,7 +220,7 @@ class FramedLog:
 
 
 def reserve(files, file, count=ROOM_AHEAD):
-    """Reserve disk space after a log's end, for appends that the next flush writes. Blocks."""
+    """Reserve disk space after a log's end, for appends of the next flush. Blocks. Ignores OSError."""
     try:
         files.reserve(file, count)
     except OSError:

@@ -2,8 +2,8 @@
 
 
 class BootNotes:
-    """Facts of one boot. ``settled``: {queue folder: {segment number: (segment, runs)}} of segments without
-    messages. ``unsealed``: the stores.unsealed.Unsealed of a promoted follower's boot, else None.
+    """Facts of one boot. ``settled``: {queue folder: {segment number: (segment, runs)}}, see note_settled().
+    ``unsealed``: the stores.unsealed.Unsealed if a follower was promoted, else None.
     """
 
     def __init__(self):

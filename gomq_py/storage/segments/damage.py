@@ -58,7 +58,7 @@ def count_lost(segment, behind):
 
 def set_aside(store, segment, start, end, lost_count):
     """Mark the damaged bytes [start, end) as acked, so that they are never read again. ``lost_count``:
-    messages lost; UNKNOWN without a valid record after the damage; 0 if all were acked.
+    messages lost; 0 if all there were acked; UNKNOWN if no valid record follows the damage.
     """
     # Bytes that were flushed once are also copied beside the segment, and reported to the log and the
     # listener. Others are what a crash leaves: nothing was promised.

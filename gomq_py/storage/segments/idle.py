@@ -18,7 +18,7 @@ PAUSE_MS = 25
 
 class Resting:
     """Returns the segments of idle stores to the pool. ``start(after_ms, callback)`` starts and returns a
-    timer, which has ``stop()``. None: all stores keep their segments.
+    timer, which has ``stop()``. If ``start`` is None, all stores keep their segments.
     """
 
     def __init__(self, start):

@@ -217,7 +217,7 @@ class SegmentPool:
         """Have a thread make files of this size and kind, then call ``callback(error or None)``.
 
         ``shelf``: see ``has``. Missing ``folders``, outermost first, are made, too. The callback may take the
-        files, and must neither switch nor raise. If ``store`` was stopped meanwhile, nothing is made.
+        files, and must neither switch nor raise. If ``store`` has been stopped, nothing is made.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
@@ -244,7 +244,7 @@ class SegmentPool:
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Recycle or delete the files of an emptied segment. ``msgs`` and ``acks`` are None if not open,
-        ``msgs_path`` is None if missing. ``synced``: the segment's content or name may have been flushed.
+        ``msgs_path`` is None if missing. ``synced``: True if content or name may have been flushed.
         """
         # If synced, the removal of the msgs file's name is flushed before the acks file is renamed: a power
         # cut must not restore messages without acks.
@@ -522,7 +522,7 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """Make the changes ``leaving``. Then move the pair's acks file into the pool, or delete the pair."""
+        """Make the Changes ``leaving``, then move the pair's acks file into the pool, or delete the pair."""
         msgs, acks = pair.msgs, pair.acks
         if (
             pair.pool_path is not None and acks is not None and not msgs.is_retained and not acks.is_retained

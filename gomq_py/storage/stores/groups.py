@@ -189,7 +189,7 @@ class WaitingLists:
         return self._give_back(slot)
 
     def _before(self, group, location):
-        """Last slot of the group with a lower location; 0 without one."""
+        """Return the last slot of the group's list with a location below ``location``; 0 without one."""
         before, slot = 0, group.head if group.count else 0
         if group.near and self._locations[group.near] < location:
             before, slot = group.near, self._next[group.near]
@@ -369,8 +369,8 @@ class Lines:
         return 0
 
     def first(self):
-        """The ready Group that has waited longest, of the free groups and those of the served consumer; or
-        None.
+        """Return the Group that has waited longest of all ready free groups and ready groups of the served
+        consumer; None without one.
         """
         free = self.free.first()
         if self.now.count == 0:
@@ -451,8 +451,8 @@ class Lines:
         return 0
 
     def next_forgotten(self, at_cursor):
-        """Remove and return a remembered free group that can be forgotten, or None: a group that became free
-        before the location ``at_cursor``, or the oldest if more than SERVED_MAX are remembered.
+        """Remove and return a remembered free group that can be forgotten, or None. Such a group became free
+        before the location ``at_cursor``, or is the oldest of more than SERVED_MAX.
         """
         while self._served:
             number, group = self._served[0]

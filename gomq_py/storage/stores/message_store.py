@@ -361,7 +361,7 @@ class MessageStore(segment_log.SegmentLog):
         return self._last.number, self._last.end
 
     def browsable(self, number):
-        """The first Segment, from this number on, that may have ready messages; or None."""
+        """Return the first Segment from ``number`` on that may have ready messages, or None."""
         segment = self._segments.get(number)
         if segment is not None and self.read_segment is not None and number >= self.read_segment.number:
             return segment

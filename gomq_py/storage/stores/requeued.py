@@ -213,8 +213,8 @@ class DeliveryCounts:
 
 
 class Requeued:
-    """The requeued messages of one store. ``heap``: LocationHeap of the ready ones. ``counts``: failed
-    deliveries of ready and unacked messages. ``excused``: deliveries of these messages that were no failures.
+    """The requeued messages of one store. ``heap``: LocationHeap of the ready messages. ``counts``: failed
+    deliveries of ready and unacked messages. ``excused``: their deliveries that were no failures.
     """
 
     __slots__ = ("heap", "counts", "excused")

@@ -228,7 +228,7 @@ class SegmentLog(_store.Store):
     # flushes
 
     def mark(self):
-        """Request a flush of everything written so far, including acks, by the next group commit."""
+        """Have the next group commit flush all earlier writes, including acks."""
         # For a commit of a transaction, or an operator's request.
         self.write_out()
         if self._unsynced:

@@ -1,8 +1,8 @@
 """Store: the interface for keeping the messages of a queue or stream, and the base of all stores.
 
 broker.queues uses only this interface. Subclasses: message_store (first in, first out), priority_store (a
-message store per priority) and stream_store (messages stay after they are read). Never switches, never
-flushes.
+message store per priority) and stream_store (messages stay after they are read). Never switches greenlets,
+never flushes.
 """
 import os
 
@@ -62,11 +62,11 @@ class Store:
         raise NotImplementedError
 
     def write_out(self):
-        """End a batch: all changes so far survive a kill, and are reported to the replicators."""
+        """End a batch. All earlier changes then survive a kill, and are reported to the replicators."""
         raise NotImplementedError
 
     def mark(self):
-        """Have the next group commit flush the deletes and requeues so far. Appends need no call."""
+        """Have the next group commit flush all earlier deletes and requeues. Appends need no call."""
         raise NotImplementedError
 
     # whether a message is stored, for records elsewhere that were made before it

@@ -53,7 +53,7 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """The 16 hex digits at the end of the stream's folder name, read from the head in ``content``."""
+    """Return the 16 hex digits at the end of the stream's folder name, from the head in ``content``."""
     return content[12:20].hex()
 
 

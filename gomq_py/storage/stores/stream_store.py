@@ -459,5 +459,5 @@ class StreamStore(segment_log.SegmentLog):
 
 
 def usable_segment_bytes(wanted):
-    """The allowed segment size, in bytes, that is nearest to ``wanted``."""
+    """Return the allowed segment size, in bytes, that is nearest to ``wanted``."""
     return max(FIRST_SEGMENT_BYTES, min(int(wanted), LARGEST_SEGMENT_BYTES))
