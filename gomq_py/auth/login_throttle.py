@@ -28,7 +28,7 @@ NAME_LENGTH = 256  # longer names are counted by their first characters
 
 
 class LoginThrottle:
-    """Counts failed logins per user name and address. ``now_s``: a monotonic clock."""
+    """Delays or refuses logins after too many failures. ``now_s()`` returns seconds of a monotonic clock."""
 
     def __init__(self, now_s=time.monotonic):
         self._names = _Counters(FAILURES_OF_NAME, FORGOTTEN_A_SECOND_OF_NAME, now_s)
@@ -51,8 +51,8 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Return whether logins of the name need not wait at this address. The name has logged in from there
-        before, and no failures are remembered.
+        """Return whether logins of this name from this address need no wait. The name has logged in from the
+        address before, and has no remembered failures there.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -99,7 +99,7 @@ class Attempt:
         self._know()
 
     def void(self):
-        """Do not count the attempt as failed, although it did not succeed: no password was guessed."""
+        """Do not count the attempt as failed: it is refused, but the password was correct."""
         self._failed = False
 
     def _leave(self):
@@ -209,7 +209,7 @@ class _Counter:
                 self._wake()
 
     def _waits_for_failures(self):
-        """Return whether waiting attempts need forgotten failures, not only ended checks."""
+        """Return whether attempts wait until failures are forgotten, and not only until checks end."""
         return self._failures + 1 > self._limit
 
     def _shorten(self):

@@ -39,11 +39,10 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """Return the User if that needs neither a costly hash nor a wait. Otherwise None: then call
-        ``login()``.
+        """Check a login without a wait or costly hash. Return the User, or None: then call ``login()``.
 
-        The password must have been verified before, and earlier failures must not delay the name at this
-        address.
+        The password must have been verified earlier in this run. The name must have logged in from this
+        address before, and have no remembered failures there. Local users must be the first backend.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)

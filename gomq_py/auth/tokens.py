@@ -68,7 +68,7 @@ class TokenUser(User):
         self.state.revision += 1
 
     def permission(self, vhost):
-        """Return the Permission in this vhost, or None if no scope matches it."""
+        """Return the Permission in this vhost; None if no scope of the token matches the vhost."""
         try:
             return self._by_vhost[vhost]
         except KeyError:

@@ -154,7 +154,7 @@ class Users:
 
     @property
     def on_disk(self):
-        """{log id: bytes of the log on the disk}; empty before the first record."""
+        """{log id: number of flushed bytes of the log}; empty before the first record."""
         return self._log.on_disk
 
     @property
@@ -345,8 +345,8 @@ class Users:
         self.delete_topic_permissions(name, vhost)
 
     def forget_vhosts(self, vhosts):
-        """At boot, remove all rights in these vhosts, whose deletion a crash interrupted. Blocks. The removed
-        records are kept in a file beside the log.
+        """At boot, remove all rights in these vhosts, whose deletion a crash interrupted. Blocks. A file
+        beside the log keeps the removed records; if it cannot be written, the rights stay.
         """
         left = [
             (user, record)

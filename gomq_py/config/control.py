@@ -26,8 +26,8 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the path at which the broker listens. It is in the first of the ``folders`` that belongs to the
-    broker's user or that this user can create; otherwise in the data folder.
+    """Return the path for the broker's control socket: in the first of the ``folders`` that this user owns or
+    can create, otherwise in the data folder. Creates the chosen folder, but not a data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)

@@ -20,7 +20,7 @@ class DispatchdError(ValueError):
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Set the JSON text's values in ``settings``. Return warnings for the log. Raises DispatchdError."""
+    """Set options in ``settings`` from dispatchd's JSON text. Return warnings. Raises DispatchdError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:

@@ -36,7 +36,7 @@ class Kind:
     """Whether a complaint must not repeat what was given."""
 
     def check(self, value: Any) -> Any:
-        """Check a Python value, or parse a text, and return what ``parse`` would. Raises ValueError."""
+        """Return what ``parse`` makes of ``value``, a text or a Python value. Raises ValueError."""
         if isinstance(value, str):
             return self.parse(value)
         if isinstance(value, os.PathLike) and self in _PATHS:
@@ -79,7 +79,7 @@ def _show_boolean(value: bool) -> str:
 
 
 def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
-    """Return the Kind of integers from ``least`` to ``most``, both included. ``wanted``: the errors' text."""
+    """Return the Kind of integers from ``least`` to ``most``, both included. ``wanted``: text for errors."""
     wanted = wanted or f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
@@ -227,7 +227,7 @@ def _address(text: str) -> str:
 
 def endpoint_parts(text: str) -> tuple[str, int, bool]:
     """Return (host, port, whether TLS is used) of an etcd server: host, host:port, or an http(s) URL. Raises
-    ValueError, whose text leaves out the given one, because it may contain a password.
+    ValueError, which does not quote ``text``, because a URL may contain a password.
     """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")

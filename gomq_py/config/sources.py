@@ -132,7 +132,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a copy of the environment, with a hash instead of the plain password or the password file.
+    """Return the environment, with a hash instead of the default user's password or the password's file.
     Raises ConfigError if more than one of password, file and hash is set, or if the file has no password.
     """
     names = [name for name in (PLAIN_PASSWORD, PASSWORD_FILE, PASSWORD_HASH_OF_IT) if environment.get(name)]

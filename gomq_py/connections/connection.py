@@ -169,7 +169,7 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Return whether the next frame may be handled now. If not, reading pauses until its turn."""
+        """Return whether the next frame may be handled now. If not, reading pauses till the client's turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
@@ -272,8 +272,8 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Remove the connection from the list of clients, and log its end. ``is_told``: also record the end,
-        with the name that the client gave the connection, and emit an event.
+        """Remove the connection from the list of clients, and log its end. With ``is_told`` also record the
+        end, with the client's ``given_name`` for the connection, and emit the event of the end.
         """
         why = self.why or BROKEN
         self.hub.clients.forget(self)

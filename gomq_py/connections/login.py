@@ -32,7 +32,7 @@ class LoginFailed(Exception):
 class ClientLogin(Lane):
     """Logs in the client of one connection, within ``timeout_s``.
 
-    Until then it is the Lane (parser) of the connection's stream. A subclass has process(), and:
+    Until then this object is the connection's Lane (parser). A subclass has process(), and:
 
         _check(login, deadline)   check the credentials; returns the User; raises LoginFailed; may switch
         _checked(user, login, left_s)
@@ -75,7 +75,7 @@ class ClientLogin(Lane):
         return False
 
     def certified_name(self):
-        """The user name in the client's verified certificate; "" if it has none; None without certificate."""
+        """The user name in the client's certificate; "" without a name, None without a valid certificate."""
         socket = self.connection.socket
         return None if is_plain(socket) else certified_name(socket, self.server.settings)
 
@@ -97,7 +97,7 @@ class ClientLogin(Lane):
             raise
 
     def check_later(self, login):
-        """Check the credentials in a greenlet, and go on with the login. The client is not read meanwhile."""
+        """Check the credentials in a greenlet, and go on with the login. Until then reading pauses."""
         # It may wait for a password hash, an issuer's keys, or the delay after failed logins.
         self.end()
         connection = self.connection
@@ -136,7 +136,7 @@ class ClientLogin(Lane):
         raise NotImplementedError
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit the event of a login's ``outcome``, success or failure. No failures while the broker stops."""
+        """Emit a login's event. ``outcome`` is "success" or "failure"; no failures while the broker stops."""
         events, key = self.broker.events, f"user.authentication.{outcome}"
         if not events.is_heard(key) or error and self.clients.is_closing:
             return
@@ -155,7 +155,7 @@ class ClientLogin(Lane):
         self.connection.stream.stop(self._too_late())
 
     def say_last_word(self):
-        """Log why the login failed, and tell the client the reason. Return True if sent. May switch
+        """Log why the login failed, and tell the client. Return True if the client was told. May switch
         greenlets.
         """
         connection, error = self.connection, None

@@ -123,7 +123,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """Check the value whose type byte is at ``at``. Return the offset behind; -1: malformed or too deep."""
+    """Check the value with type byte at ``at``. Return the offset behind it; -1 if malformed or too deep."""
     if at >= end:
         return -1
     kind = p[at]
@@ -220,7 +220,7 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """The offset of this key's entry in already checked entries [``at``, ``end``); -1 if missing."""
+    """Return the offset of this key's entry in already checked entries [``at``, ``end``); -1 if missing."""
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):
@@ -500,13 +500,13 @@ def find_entry(p, length, key):
 
 
 def get_key(raw, key, default=None):
-    """Decode the value of a key in a raw table (u32 size first). ``default`` if missing. Raises Malformed."""
+    """Return the value of a key in a raw table (u32 size first); ``default`` without it. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     return default if entry is None else decode_value(raw, entry[1])[0]
 
 
 def remove_key(raw, key):
-    """Copy a raw table (u32 size first) without this key. All other bytes stay. Raises Malformed."""
+    """Return a copy of a raw table (u32 size first) without this key. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     if entry is None:
         return bytes(raw)
@@ -514,14 +514,14 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """Copy a raw table with a key set, at its old position or the end. The rest stays. Raises Malformed."""
+    """Return a copy of a raw table with this key set, at its old position or the end. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
 
 
 def sort_keys(raw):
-    """Copy a raw table with its entries sorted by the bytes of their keys (stable). Raises Malformed."""
+    """Return a copy of a raw table, sorted by the bytes of the keys (stable). Raises Malformed."""
     p = octets.pointer(raw)
     length = len(raw)
     if table_end(p, 0, length) != length:

@@ -16,8 +16,8 @@ BASIC_MAX = 65536
 
 
 class Form:
-    """Translates the properties of one ``kind`` of messages into AMQP basic properties. ``p`` is a pointer to
-    a message's bytes. ``routing_at`` and ``properties_at`` are offsets in them.
+    """Translates the properties of one ``kind`` of messages into AMQP basic properties. In methods
+    ``p`` points to a message's bytes. ``routing_at`` and ``properties_at`` are offsets in these bytes.
     """
 
     __slots__ = ("kind",)

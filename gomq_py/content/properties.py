@@ -79,7 +79,7 @@ def skip_shortstr(p, at, end):
 
 
 def headers_at(p, at):
-    """The offset of headers in already checked properties at ``at``, even if there are none yet."""
+    """Return the offset where headers are, or would be, in the already checked properties at ``at``."""
     flags = octets.be16(p, at)
     at += 2
     if flags & CONTENT_TYPE:
@@ -202,7 +202,7 @@ class PropertyEdit:
     __slots__ = ("headers", "expiration", "_properties", "_scan")
 
     def __init__(self, properties):
-        """Parse ``properties``. Raises ValueError if malformed, which no protocol server accepts."""
+        """Parse ``properties``. Raises ValueError if malformed: protocol servers refuse such messages."""
         scan = PropertyScan()
         if not scan.scan_octets(properties):
             raise ValueError("malformed basic properties")
@@ -216,7 +216,7 @@ class PropertyEdit:
         )
 
     def octets(self):
-        """Return the edited properties, encoded. Empty headers are left out if there were none before."""
+        """Return the edited properties, encoded. Empty headers are left out if the original had none."""
         properties, scan = self._properties, self._scan
         flags = scan.flags & ~EXPIRATION
         start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()
@@ -333,10 +333,10 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Return when a message is due, Unix ms, by its already checked header entries in [``at``, ``end``).
+    """Return the Unix time in ms at which a message is due, from its headers; NOT_DELAYED if none delays it.
 
-    NOT_DELAYED if no header delays it. UNTOLD if the table must be decoded first, or has x-schedule.
-    ``arrived_ms``: its arrival, Unix milliseconds.
+    The entries in [``at``, ``end``) are checked already. ``arrived_ms`` is when the message arrived, in Unix
+    ms. Returns UNTOLD for x-schedule, and for values that must be decoded to Python first.
     """
     delay_at = deliver_at = -1
     while at < end:

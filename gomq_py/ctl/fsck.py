@@ -1,8 +1,8 @@
 """Checks the files in the data folder of a stopped broker, byte by byte. Never writes.
 
 A crash leaves traces that are no damage: an incomplete record at a file's end, a record that was never
-flushed, a file without its head. A folder is damaged if flushed or sealed data fails its check, or if a file
-is lost or in a wrong place.
+flushed, a file without its head. Damage is data that fails its check although it was flushed, or is in a
+sealed (finished) segment. So is a file that is lost or in a wrong place.
 """
 import contextlib
 import mmap

@@ -98,8 +98,8 @@ def _identity(api):
 
 
 def _without_acting(definitions):
-    """Return (definitions without shovels and upstreams, the parameters of shovels and upstreams). Those wait
-    for --finish: at both brokers at once they would consume from the same queues.
+    """Return (definitions without shovels and upstreams, a list of these, without a migration's shovels).
+    --finish creates them. Earlier they would compete with the old broker's for messages.
     """
     parameters = definitions.get("parameters") or []
     held = [
@@ -139,8 +139,8 @@ def _key_of(entry):
 
 
 class Migration:
-    """Moves queues between the brokers ``there`` and ``here`` (APIs), by shovels over ``uri_of(vhost)``.
-    ``back``: from here to there. An earlier run's shovels to there mean ``back``, too.
+    """Moves queues by shovels from the old broker (the API ``there``) to this one (``here``), or ``back``.
+    ``uri_of(vhost)`` returns the old broker's AMQP URI. ``back`` is also true if a shovel goes back already.
     """
 
     def __init__(self, here, there, uri_of, back=False):
@@ -153,7 +153,7 @@ class Migration:
         return self._is_back_asked or any(map(_is_back, self._shovels().values()))
 
     def start(self):
-        """Make a shovel for each queue. With ``back``, also make queues missing there. Raises APIError."""
+        """Make a shovel per queue. With ``back``, make queues that the old broker lacks. Raises APIError."""
         back = self._is_back_asked
         here, there = _queues(self._here), _queues(self._there)
         for (vhost, name), queue in (here if back else there).items():
@@ -180,7 +180,7 @@ class Migration:
         return True
 
     def rows(self):
-        """A dict for each source queue: its messages at both brokers, messages per second, and more."""
+        """Return a dict per source queue: its messages at both brokers, messages per second, and more."""
         shovels, back = self._shovels(), self.back
         here, there = _queues(self._here), _queues(self._there)
         source, target = (here, there) if back else (there, here)
@@ -203,8 +203,8 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete shovels whose source is empty. Raises APIError. Returns (rows of queues that are not empty,
-        rows of queues that are not moved but have messages).
+        """Delete shovels whose source is empty. Raises APIError. Returns (rows of queues still to empty,
+        rows of queues with messages that cannot be moved).
         """
         left, stay = [], []
         shovels = self._shovels()

@@ -131,9 +131,9 @@ def list_set_aside(root):
     """Return a dict for each folder in set-aside/: its name, the vhost and name of its queue, and its message
     count.
 
-    The broker may run. A folder's name begins with a digest of vhost and queue name. Candidates are names in
-    the definitions, even in those set aside, and routing keys of messages for the default exchange. Without a
-    match, the vhost and name are None.
+    The broker may be running. A folder's name has only a digest of the vhost and the queue's name. The digest
+    is compared with those of all names in the definitions, also in those set aside, and of routing keys of
+    messages for the default exchange. Without a match, the vhost and name are None.
     """
     kept = os.path.join(root, SET_ASIDE)
     found = sorted(os.listdir(kept)) if os.path.isdir(kept) else []

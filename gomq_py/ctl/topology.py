@@ -46,7 +46,7 @@ def restart_vhost(session):
 
 
 def object_of(text, what):
-    """Parse a JSON object from the command line. Raises click.BadParameter, which calls it ``what``."""
+    """Parse a JSON object from the command line. Raises click.BadParameter; ``what`` names the object."""
     try:
         value = json.loads(text)
         # 1e400 is read as infinity, which is no JSON for the broker

@@ -73,7 +73,7 @@ def of_node(node):
 
 
 def of_certificate(days):
-    """A Finding if a certificate has at most CERTIFICATE_DAYS left, otherwise None. 0 days: expired."""
+    """Return a Finding if a certificate has few ``days`` left or has expired (0 days), otherwise None."""
     if days > CERTIFICATE_DAYS:
         return None
     level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
@@ -93,7 +93,7 @@ def of_flushes(mean_s):
 
 
 def of_loop(lag_s):
-    """A Finding if the event loop is too late, otherwise None. ``lag_s``: its latency in seconds."""
+    """Return a Finding if the event loop is late, otherwise None. ``lag_s``: its latency in seconds."""
     if lag_s <= SLOW_LOOP_S:
         return None
     return Finding(
@@ -110,8 +110,8 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept, paths=()):
-    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator. ``paths`` are
-    the kept files, as far as known.
+    """Yield Findings if messages are damaged, or files are kept for an operator. ``damaged`` and ``kept`` are
+    their numbers. ``paths`` are the kept files, if the caller knows them.
     """
     if damaged:
         yield Finding(

@@ -369,7 +369,7 @@ class Dispatcher:
         self, queues: list[str] | None = None, concurrency: int | None = None, run_in: str | None = None,
         name: str = "worker",
     ) -> list[Worker]:
-        """Set the schedules, and start a Worker for each of these queues (None: all). Returns the Workers."""
+        """Set the schedules of periodic tasks. Start and return a Worker for each queue (None: for all)."""
         self.set_schedules(queues)
         server, made = self.server, []
         limit = concurrency or self.concurrency
@@ -426,7 +426,7 @@ class Dispatcher:
 
     @property
     def has_dead_letters(self) -> bool:
-        """True if queues may have a dead-letter exchange, for tasks whose workers were lost too often."""
+        """True with a ``delivery_limit``: gomq-py dead-letters tasks whose workers were lost too often."""
         return self._delivery_limit is not None
 
     def connect(self) -> Connection:

@@ -31,7 +31,7 @@ _EXACT = 2**53
 
 
 def type_of(value):
-    """Name of the type with which a value is sent if the function's signature has no type."""
+    """Return the name of the type with which a value is sent if the function's signature has no type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -50,7 +50,7 @@ def convert(type_name, value):
 
 
 def shown(value):
-    """The value as short text, for an error."""
+    """Return the value as short text, for an error."""
     try:
         return brief(repr(value))
     except (ValueError, RecursionError):  # huge integers, deeply nested lists
@@ -58,17 +58,17 @@ def shown(value):
 
 
 def brief(text, most=60):
-    """The text, shortened to ``most`` characters."""
+    """Return the text, shortened to ``most`` characters."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def on_one_line(text):
-    """The text, shortened for a log line and without line breaks."""
+    """Return the text, shortened for a log line and without line breaks."""
     return brief(text) if text.isprintable() else shown(text)
 
 
 def text_of(error, most=1000):
-    """An error's text, shortened and valid in UTF-8, even if its ``__str__`` raises an error."""
+    """Return an error's text, shortened and valid in UTF-8, even if its ``__str__`` raises an error."""
     try:
         return _writable(brief(str(error), most))
     except Exception as fault:  # a faulty class of the task must not stop the settlement
@@ -76,8 +76,8 @@ def text_of(error, most=1000):
 
 
 def trace_of(error):
-    """The error for ``exc_info`` of the log, or its traceback as text: (error, "") or (None, traceback). The
-    text is for a traceback that UTF-8 cannot encode; such characters are escaped.
+    """Return (error for the log's ``exc_info``, ""). If UTF-8 cannot encode the traceback, return (None, the
+    traceback as text) with those characters escaped.
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)
@@ -85,12 +85,12 @@ def trace_of(error):
 
 
 def name_of(error):
-    """The name of the error's class, shortened, for headers and logs."""
+    """Return the name of the error's class, shortened, for headers and logs."""
     return brief(_NAME.__get__(type(error)))
 
 
 def _writable(text):
-    """The text with surrogates escaped, which UTF-8 cannot encode."""
+    """Return the text with surrogates escaped, which UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -25,7 +25,7 @@ _OF_EARLIER_ATTEMPTS = (
 
 @dataclass
 class Outcome:
-    """Counts of dead tasks. ``moved``: by (name, error). Tasks with other names or expired stay dead."""
+    """Counts of dead tasks: ``moved`` ones by (name, error); ``others``, of other names; ``expired`` ones."""
 
     moved: Counter[tuple[str, str]] = field(default_factory=Counter)
     others: int = 0
@@ -96,7 +96,7 @@ def _name_of(delivery):
 
 
 def _error_of(headers):
-    """The error's name from the worker's header, or else the broker's reason for dead-lettering."""
+    """Return the error's name from the worker's header, or else the broker's reason to dead-letter."""
     deaths = headers.get("x-death")
     first = deaths[0] if isinstance(deaths, list) and deaths else None
     error = headers.get(wire.ERROR_HEADER) or (first.get("reason") if isinstance(first, dict) else None)

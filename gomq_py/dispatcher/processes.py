@@ -1,7 +1,7 @@
 """Processes: runs tasks in a child process, one at a time, so that a slow task can be killed.
 
 The child is a new interpreter (``python -m gomq_py.dispatcher.processes FD PARENT``): a fork would copy locks
-that other threads hold. The child imports the function by its name, and exits when the pipe is closed.
+that other threads hold. The child imports a function by its name, and ends when its parent closes the pipe.
 """
 
 import contextlib

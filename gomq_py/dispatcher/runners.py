@@ -42,7 +42,7 @@ class Hooks:
         self.check: Callable[[TaskContext], object] = lambda context: None
 
     def before(self, context: TaskContext) -> None:
-        """Call the ``before_task`` hooks, in the thread or greenlet of the task. Raises Dropped."""
+        """Raise Dropped if the task must not begin any more. Otherwise call the ``before_task`` hooks."""
         self.check(context)
         for hook in self.before_task:
             hook(context)

@@ -244,7 +244,7 @@ def cut(item, paths):
 # fields of a body or a query
 
 def boolean_of(wanted, key, default=False):
-    """The boolean field ``key``, or ``default``. The texts "true" and "false" count. Raises BadRequest."""
+    """Return the boolean field ``key``, or ``default``. Accepts "true" and "false". Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -276,7 +276,7 @@ def pattern_of(text, ignore_case):
 
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
-    """Return the integer field ``key``, or ``default``. A text of digits counts. Raises BadRequest."""
+    """Return the integer field ``key``, or ``default``. Accepts a text of digits. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str):
         value = number_in(value)
@@ -286,7 +286,7 @@ def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
 
 
 def decoded_arguments(wanted):
-    """The JSON object in the field ``arguments``, or {}; the caller checks its content. Raises BadRequest."""
+    """Return the JSON object ``arguments``, or {}; the caller checks its content. Raises BadRequest."""
     arguments = wanted.get("arguments", {})
     if arguments == []:
         return {}  # PHP clients send this for an empty object

@@ -54,16 +54,14 @@ class ExchangeConverter(NameConverter):
 
 
 class Route(Rule):
-    """A route of which url_for() knows no address: 50 ms and 0.5 MB of all routes are Python code that each
-    compiles for it.
-    """
+    """A route without werkzeug's compiled code for url_for(), which takes 50 ms and 0.5 MB for all routes."""
 
     def _compile_builder(self, append_unknown=True):
         return _write_nothing
 
 
 def _write_nothing(*_):
-    """Return None: werkzeug's word for an address that cannot be written."""
+    """Return None, by which werkzeug knows that url_for() cannot write this route's address."""
 
 
 def create_app(node):

@@ -192,7 +192,7 @@ class Door:
         return self._server.has_room()
 
     def adopt(self, family, descriptor, address):
-        """Serve a client that another node has accepted. Arguments as in ``net.listener.Listener``."""
+        """Serve a client that another node has accepted. ``descriptor``: the socket's file descriptor."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):

@@ -90,7 +90,7 @@ def _found(one):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """Return the exchange of this name, for publishing. Raises BadRequest with AMQP's text."""
+    """Return the exchange of this name to publish to. If it is missing, raise BadRequest with AMQP's text."""
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")

@@ -40,7 +40,7 @@ class NotAuthorised(APIError):
 
 
 class LoginFailed(NotAuthorised):
-    """401: the login failed. RabbitMQ spells this error word, which tools look for, with z."""
+    """401: the login failed. The error word has RabbitMQ's z, because tools look for it."""
 
     error = "not_authorized"
 

@@ -7,7 +7,7 @@ OF_USER_MAX, OF_PORT_MAX, PART = 20, 200, 4
 
 
 class Followers:
-    """The event streams of one port. All end when the port closes."""
+    """The open streams of server-sent events on one port. All end when the port closes."""
 
     def __init__(self, settings):
         self._settings = settings

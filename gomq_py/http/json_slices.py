@@ -177,7 +177,7 @@ class _Text:
             self._clock.begin()
 
     def _look_ahead(self, count):
-        """Decode at least ``count`` characters from the reading position, or all. Raises ValueError."""
+        """Decode ``count`` characters or more from the reading position, or the rest. Raises ValueError."""
         parts = [self._shown[self._at:]]
         self._behind += self._at
         self._at = 0

@@ -69,7 +69,7 @@ def reach(user):
 
 
 def authenticate():
-    """The user of this request. Raises ForeignPage, LoginFailed, NotAuthorised, Throttled. May switch
+    """Return the user of this request. Raises ForeignPage, LoginFailed, NotAuthorised, Throttled. May switch
     greenlets.
     """
     operator = current_app.extensions.get("gomq.operator")
@@ -85,7 +85,7 @@ def sessions():
 
 
 def _by_session(number):
-    """The user of the session with this number. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
+    """Return the user of the session of this number. Set ``g.session``. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
     session = sessions().find(number)
     # A token's user is not a local user, whatever its name.
@@ -108,7 +108,7 @@ def basic(name, password):
 
 
 def by_password(given):
-    """The user of an Authorization header. Raises NotAuthorised, LoginFailed, Throttled. May switch
+    """Return the user of an Authorization header. Raises NotAuthorised, LoginFailed, Throttled. May switch
     greenlets.
     """
     counts = current_app.extensions["gomq.logins"]
@@ -151,8 +151,8 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
     """Return a decorator that restricts a view to users whose tags include ``tag``.
 
     Sets ``g.user``, ``g.tags`` and ``g.session`` (None for a password or token). ``max_octets`` is the most
-    bytes of the request body, which is received before the view runs. ``who()`` returns the user. It must not
-    switch greenlets after it has checked the login, so that the login is still valid when the view runs.
+    bytes of the request body, which is received before the view runs. ``who()`` checks the login and returns
+    the user. It must not switch greenlets in between, or a change of the user could go unnoticed.
     """
 
     def decorate(view):
@@ -236,7 +236,7 @@ def sign_on_settings(given):
 
 
 def issuer_origins(given):
-    """A tuple with the origin of the token issuer; empty if a Content-Security-Policy cannot name it."""
+    """Return a tuple of the token issuer's origin; empty if a Content-Security-Policy cannot name it."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port
@@ -249,7 +249,7 @@ def issuer_origins(given):
 
 
 def policy_with_issuer(policy, given):
-    """The Content-Security-Policy ``policy``. If sign-on is set up, pages may also reach the issuer."""
+    """Return the Content-Security-Policy ``policy``; with sign-on, pages may also reach the issuer."""
     if sign_on_settings(given) is None:
         return policy
     return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *issuer_origins(given))))

@@ -210,8 +210,8 @@ class Families:
         )
 
     def _summed(self):
-        """Return {type: sums of queues}, sums of exchanges and of channels, with deleted ones. May switch
-        greenlets.
+        """Return ({type: sums of queues}, sums of exchanges, sums of channels) with deleted vhosts. May
+        switch greenlets.
         """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (

@@ -1,4 +1,4 @@
-"""Origins: tells from a request's headers whether it concerns this machine and the broker's own pages."""
+"""Tells from a request's headers whether its host is this machine, and its page the broker's own."""
 import socket
 from ipaddress import ip_address
 from urllib.parse import urlsplit

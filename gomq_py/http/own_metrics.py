@@ -236,7 +236,7 @@ class OwnFamilies:
             for one in list(vhost.exchanges.values()) if one.delayed_store is not None]
 
     def _schedules(self, vhosts=None):
-        """Yield ((vhost, exchange), Schedules) of delayed exchanges that have or had some. May switch
+        """Yield ((vhost, exchange), Schedules) of delayed exchanges that have or had schedules. May switch
         greenlets.
         """
         for one in paced(self._delayed(vhosts), LOOK):

@@ -76,7 +76,7 @@ def _page(query):
 
 
 def _places(rows, query):
-    """The indexes of the rows that match the query's ``name``, sorted as the query says. May switch
+    """Return the indexes of the rows that match the query's ``name``, in the query's order. May switch
     greenlets.
     """
     field, wanted = query.get("sort"), query.get("name")
@@ -100,7 +100,7 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """Return whether each row's name contains the text or matches the pattern: a list. Raises BadRequest."""
+    """Return a list: whether each row's name contains the text or matches the pattern. Raises BadRequest."""
     name_of = rows.kind.name_of
     if is_pattern:
         pattern = pattern_of(wanted, ignore_case=True)

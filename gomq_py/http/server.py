@@ -54,7 +54,7 @@ class _LogSink:
 
 
 class _HeadRefused(ValueError):
-    """The head of a request is refused with this HTTP status. None: the client is gone."""
+    """A request's head is refused with the HTTP ``status``, which is None if the client is gone."""
 
     def __init__(self, status=None):
         super().__init__(status)
@@ -157,7 +157,7 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. Unread bytes are discarded, or the connection is closed."""
+    """A request's body for WSGI. An unread rest is discarded; if it is long, the connection is closed."""
 
     def __init__(self, handler, asked, most):
         """``asked`` is pywsgi's Input, which sends a 100-continue. ``most``: most bytes to discard."""
@@ -212,7 +212,7 @@ class _Body:
 
 
 class ManagementHandler(WSGIHandler):
-    """Serves one connection. Slashes within a name, encoded as %2F, stay distinct from the path's."""
+    """Serves one HTTP connection. %2F in a path stays encoded, so that a name may contain a slash."""
 
     def __init__(self, client, clients, settings, address, server, upgrades=None):
         """``upgrades`` turns connections into WebSockets; with None this port has no WebSockets."""
@@ -252,7 +252,7 @@ class ManagementHandler(WSGIHandler):
         return False
 
     def handle_one_response(self):
-        """Answer one request: a WebSocket here, any other request in the application. May switch
+        """Answer one request. The WSGI app answers all requests but those for a WebSocket. May switch
         greenlets.
         """
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):

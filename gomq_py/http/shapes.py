@@ -98,7 +98,7 @@ def exchange(one):
 
 def set_aside(aside):
     """Return JSON fields with the number of messages that could not be moved and were set aside, and the
-    reasons. ``aside`` is that state of a queue or exchange, or None.
+    reasons. ``aside`` has both (``count``, ``reasons``); None means no messages.
     """
     return {
         "messages_set_aside": aside.count if aside else 0,
@@ -206,7 +206,7 @@ def active_tag(one):
 
 
 def owner(one):
-    """Return the connection that owns an exclusive queue, as JSON; {} for other queues."""
+    """Return the connection that owns an exclusive queue, as JSON; {} without such a connection."""
     connection = one.exclusive_owner
     if connection is None or not hasattr(connection, "peer"):
         return {}
@@ -339,8 +339,8 @@ def encoded(payload, encoding):
 
 
 def content_shown(message, encoding, most):
-    """Return a Message's properties and up to ``most`` bytes of its body, as JSON. Malformed properties are
-    replaced by a field with the reason.
+    """Return a Message's properties and up to ``most`` bytes of its body, as JSON. If the properties
+    are malformed, the field ``unreadable`` says why.
     """
     text, used = encoded(message.get_body_start(most), encoding)
     shape = {
@@ -360,7 +360,7 @@ def peer_of(one):
 
 
 def address_of(ask):
-    """Return the (host, port) that ``ask()`` returns; ("", 0) for a unix socket or a closed one."""
+    """Return (host, port) from a socket's method ``ask``; ("", 0) for a unix socket or a closed socket."""
     try:
         address = ask()
     except OSError:
@@ -369,7 +369,7 @@ def address_of(ask):
 
 
 def tls_of(socket):
-    """Return (protocol, cipher) of a TLS socket; None for other sockets and for a closed one."""
+    """Return (protocol, cipher) of a TLS socket; None for other sockets and for closed sockets."""
     try:
         if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
             cipher = socket.cipher()

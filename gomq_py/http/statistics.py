@@ -91,7 +91,7 @@ def vhost_values(thing):
 
 
 def _whole(thing):
-    """The sums of VHOST's counters. ``thing`` is (vhosts, node); vhosts None: all, even deleted ones."""
+    """Return the sums of VHOST's counters. ``thing``: (vhosts, node); None means all, even deleted vhosts."""
     vhosts, node_ = thing
     if vhosts is not None:
         return _sums(vhost_values((vhost, node_)) for vhost in vhosts)

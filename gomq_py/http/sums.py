@@ -83,7 +83,7 @@ def of_dropped(totals, connections):
 
 
 def merged(parts):
-    """Add up several {type: [sums]} into one such dict."""
+    """Return the sum of several {type of queue: values of QUEUE_SUMS} as one such dict."""
     sums: dict = {}
     for part in parts:
         for kind, values in part.items():
@@ -92,7 +92,7 @@ def merged(parts):
 
 
 def over_types(sums):
-    """Return {name: sum over all types}, from {type: [sums]}."""
+    """Return {name: sum over all types of queues} from {type: values of QUEUE_SUMS}."""
     return dict(zip(QUEUE_SUMS, map(sum, zip(*sums.values())))) if sums else dict.fromkeys(QUEUE_SUMS, 0)
 
 

@@ -214,7 +214,7 @@ class _StreamHandler(_Complaining):
 
 
 def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
-    """Send the log to ``path`` (empty: standard error), instead of an earlier place. Raises OSError."""
+    """Send the log to ``path`` (empty: standard error) from now on. Return the handler. Raises OSError."""
     handler = open_handler(format_, path)
     use(handler)
     set_level(level)

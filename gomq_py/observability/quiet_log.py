@@ -14,8 +14,8 @@ KEYS = 1024
 
 
 class QuietLog:
-    """Logs at most one line per key and interval. ``clock`` returns seconds. ``most``: lines of all keys per
-    interval (None: no limit). The next interval begins with a line that says how many were left out.
+    """Logs at most one line per key and interval, and ``most`` lines of all keys (None: no limit). A
+    later line says how many lines were left out. ``clock`` returns seconds.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """Return a URI without its password and, for a web server, without its path, which may be a key."""
+    """Return a URI with asterisks for its password and, over HTTP, for its path, which may be a key."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 

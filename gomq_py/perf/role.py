@@ -91,7 +91,7 @@ class Role:
         return True
 
     def close(self):
-        """Close by the protocol. Cut the connection if a frame is half written or the broker fails."""
+        """Close with the protocol's handshake. Cut the connection after an error or a half written frame."""
         if self._pending:
             self.connection.abort()
             return

@@ -248,8 +248,8 @@ class SequenceCheck:
 
 
 class Walk:
-    """Base of FrameWalk and MQTTWalk, which parse one connection's input. Checks and times the bodies.
-    ``check`` needs ``sequence_at``, and ``latencies`` needs ``timestamp_at``: offsets of 8-byte stamps.
+    """Base of FrameWalk and MQTTWalk, which parse one connection's input. Bodies have 8-byte stamps:
+    at the offset ``sequence_at`` a number for ``check``, at ``timestamp_at`` a time for ``latencies``.
     """
 
     __slots__ = (

@@ -237,7 +237,7 @@ class ChildBroker(Addresses):
                 self._options[name] = holder.getsockname()[1]
 
     def _make_own_folder(self):
-        """Make a temporary folder, if necessary, for data and certificates that are not the caller's."""
+        """Make a temporary folder if the caller gave no data folder, or if TLS needs a certificate."""
         if self._own_folder or not (self._owns_data or self._tls):
             return
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-")

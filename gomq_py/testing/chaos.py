@@ -96,7 +96,7 @@ class Chaos:
         self.trip_alarm(None)
 
     def unlucky(self, first: int, last: int) -> list[int]:
-        """Numbers of the publishes from ``first`` to ``last`` to refuse. Counts these publishes."""
+        """Return which publishes from number ``first`` to ``last`` to refuse, a list. Counts all of them."""
         if not self.nack_every:
             return []
         unlucky = [

@@ -46,7 +46,7 @@ def main(arguments):
 
 
 def carry_out(broker, verbs):
-    """Carry out commands. Returns True after ``stop``, False if the parent has ended without it."""
+    """Carry out the parent's commands. Return True after ``stop``, False if the parent ends first."""
     for line in lines_of_parent():
         request = json.loads(line)
         if request["verb"] == "stop":

@@ -21,7 +21,7 @@ def visible():
 
 
 def find(name):
-    """Return the visible connection of this name. Raises NoSuchObject."""
+    """Return the connection of this name, if the user may see it. Raises NoSuchObject."""
     for one in visible():
         if one.name == name:
             return one
@@ -116,7 +116,7 @@ def get_channel(name):
 
 
 def find_channel(name):
-    """Return (channel, connection) of the visible channel of this name. Raises NoSuchObject."""
+    """Return (channel, connection) of this channel name, if the user may see it. Raises NoSuchObject."""
     for channel, connection in channels_of(visible()):
         if shapes.channel_name(channel, connection) == name:
             return channel, connection

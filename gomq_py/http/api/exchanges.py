@@ -150,7 +150,7 @@ PROPERTIES = {
 
 
 def wire_properties(given, limits):
-    """Encode AMQP properties from JSON, within TableLimits. Raises BadRequest, PreconditionFailed."""
+    """Return JSON properties encoded for AMQP. Raises BadRequest, or PreconditionFailed over ``limits``."""
     if isinstance(given, list) and not given:
         given = {}  # PHP clients send this for an empty object
     if not isinstance(given, dict):

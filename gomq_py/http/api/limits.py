@@ -1,4 +1,4 @@
-"""/api/vhost-limits and /api/user-limits: sets limits on connections, queues and channels."""
+"""/api/vhost-limits and /api/user-limits: the limits on connections, queues and channels."""
 from flask import Blueprint
 
 from gomq_py.broker.policies.limits import COMPONENT as LIMITS

@@ -53,7 +53,7 @@ class Look:
         self._octets_left = MAX_PEEK_OCTETS
 
     def shown(self, message, position):
-        """A Message as JSON. Cuts the body to ``truncate`` bytes, all bodies together to MAX_PEEK_OCTETS."""
+        """Return a Message as JSON. Cut it to ``truncate`` bytes of body, all bodies to MAX_PEEK_OCTETS."""
         limit = min(self._octets_left, self._truncate)
         self._octets_left -= min(self._octets_left, message.get_body_length())
         return shown(message, position, self._encoding, limit)

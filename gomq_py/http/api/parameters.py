@@ -17,7 +17,7 @@ SHOVEL = "shovel"
 
 
 def _described(vhost, component, name):
-    """Return a parameter as JSON, or None. One without effect has the fields ``state`` and ``reason``."""
+    """Return a parameter as JSON, or None. Without effect it has the fields ``state`` and ``reason``."""
     there = vhost.parameters
     if (component, name) not in there:
         return None

@@ -61,7 +61,7 @@ class Family:
         return no_content(204 if existed else 201)
 
     def _wanted(self):
-        """The policy in the request's body, in the form that parameters store. Raises BadRequest."""
+        """Return the policy in the request's body, in the form that parameters store. Raises BadRequest."""
         wanted = body(required=("pattern", "definition"))
         value = {
             "pattern": wanted["pattern"], "definition": wanted["definition"],

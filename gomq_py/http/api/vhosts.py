@@ -57,7 +57,7 @@ def put_vhost(name):
 
 
 def _tags(tags):
-    """Return a list of tags from a list or a text with commas. Raises BadRequest."""
+    """Return a list of tags from a list or a text with commas; None for None. Raises BadRequest."""
     if isinstance(tags, str):
         return [tag.strip() for tag in tags.split(",") if tag.strip()]
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):

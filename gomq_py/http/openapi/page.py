@@ -64,7 +64,7 @@ def anchor(text):
 
 
 def prose(text):
-    """Return a text with `code` as HTML."""
+    """Return a text as HTML; parts between backticks become <code>."""
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
