@@ -56,5 +56,5 @@ class Reopening(RetryJob):
 
 
 def delayed_in_words(exchange):
-    """The exchange's name for the log."""
+    """Return the words by which the log names a delayed exchange."""
     return f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}"

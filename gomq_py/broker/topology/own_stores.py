@@ -103,7 +103,7 @@ class OwnStores:
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):
-        """Close all stores when the broker stops, by ``shutdown.do`` (hub.shutdown)."""
+        """Close all stores when the broker stops. ``shutdown.do()`` runs each step, even after an error."""
         self._is_closed = True
         for store in self.opened():
             if store.listener is not None:
