@@ -172,7 +172,7 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """Watch a message until ``queues`` have flushed it to disk. Forgets its id if that fails."""
+        """Watch a message until ``queues`` have flushed it to disk. Forgets its id if a flush fails."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
             # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a

@@ -183,7 +183,7 @@ class Queue(routes.Destination):
         return False
 
     def counted_bytes(self, message):
-        """Bytes that count for the size limit: of the ready messages and, if given, of ``message``."""
+        """Count the bytes for the size limit: of the ready messages and, if given, of ``message``."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):

@@ -56,7 +56,7 @@ class OwnStores:
 
     def reopen(self, name, done):
         """Reopen a store that a fault has closed, then call ``done(store, error)``. One of the two is None.
-        ``done`` is not called if the vhost is closed or deleted meanwhile.
+        ``done`` is not called if the broker stops first, or the store is replaced or removed first.
         """
         if self._is_closed:
             return

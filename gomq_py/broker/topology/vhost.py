@@ -386,7 +386,7 @@ class VHost(Routing):
     def restart_queue(self, queue):
         """Reopen a queue that a fault of its store has closed. All messages in its files become ready. A new
         Queue object with the same bindings replaces the old one. Raises PreconditionFailed if the queue is
-        not closed or cannot be opened, NotFound if it is deleted meanwhile. May switch greenlets.
+        not closed or cannot be opened, NotFound if the queue is deleted first. May switch greenlets.
         """
         # Settling deliveries of the closed object has no effect any more. Until the queue is open, clients
         # get NotFound.
