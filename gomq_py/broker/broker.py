@@ -379,7 +379,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot, remove the setter's name from parameters whose setter was deleted before a crash."""
+        """At boot, forget that deleted users have set parameters, if a crash prevented this before."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:

@@ -57,7 +57,7 @@ class Envelope:
 
 
 class BasicEnvelope(Envelope):
-    """Reads AMQP basic properties: ``raw`` (encoded), ``decoded`` (Properties), ``scan`` (their offsets)."""
+    """Reads AMQP basic properties. ``raw``: their bytes. ``decoded``: Properties. ``scan``: PropertyScan."""
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 

@@ -271,7 +271,7 @@ class Jump:
 
 
 def jump(key, buckets):
-    """Find the bucket of a key (Lamping, Veach 2014: "A fast, minimal memory, consistent hash algorithm")."""
+    """Return a key's bucket, a number below ``buckets``: jump consistent hash (Lamping, Veach 2014)."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

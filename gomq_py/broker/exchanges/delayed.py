@@ -95,7 +95,7 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """True if the headers have a delay or a due time, even in the past: the message must be stored."""
+    """True if the message must be stored: its headers have a delay or a due time, even one in the past."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 

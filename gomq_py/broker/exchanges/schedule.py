@@ -39,7 +39,7 @@ SCHEDULED = 2
 
 
 class Schedule:
-    """The times of one message. ``table``: a checked x-schedule."""
+    """The times at which one message is sent. ``table``: the message's x-schedule, checked by read()."""
 
     __slots__ = ("table", "name", "user", "time_ms", "missed", "_every_ms", "_start_ms", "_end_ms")
 
@@ -54,7 +54,7 @@ class Schedule:
         self._end_ms = _unix_ms(table.get(END, 0))
 
     def first_ms(self, now_ms):
-        """Return the first time, in Unix milliseconds, of a schedule that is set now; 0 if it has none."""
+        """Return the first time of a schedule that is set at ``now_ms``, in Unix ms; 0 if no time is left."""
         if self._every_ms is None:
             return self._within(self._cron_ms(max(now_ms, self._start_ms - 1)))
         if self._start_ms >= now_ms:
@@ -62,13 +62,13 @@ class Schedule:
         return self._within(self._after_ms(self._start_ms or now_ms, now_ms))
 
     def next_ms(self, past_ms):
-        """Return the first time later than ``past_ms`` and the present ``time_ms``; 0 if it has none."""
+        """Return the first time that is after both ``past_ms`` and ``time_ms``; 0 if no time is left."""
         if self._every_ms is None:
             return self._within(self._cron_ms(max(past_ms, self.time_ms)))
         return self._within(self._after_ms(self.time_ms, max(past_ms, self.time_ms)))
 
     def late_ms(self, now_ms):
-        """Return the earliest missed time to send: of all times up to now, at most MOST_MISSED are sent."""
+        """Return the first missed time to send. Only the last MOST_MISSED times up to ``now_ms`` are sent."""
         until_ms = min(now_ms, self._end_ms or now_ms)
         if self._every_ms is None:
             first_ms = next(islice(self._cron_back(until_ms), MOST_MISSED - 1, None), 0)
@@ -81,7 +81,7 @@ class Schedule:
         return time_ms + randrange(self.table.get(JITTER, 0) + 1)
 
     def described(self):
-        """Return the fields as a dict. Times are Unix milliseconds, missing fields None."""
+        """Return the fields as a dict. Times are Unix ms. A missing field has its default or None."""
         return {
             **{field: self.table.get(field) for field in (NAME, CRON, TIMEZONE, EVERY)},
             START: self._start_ms or None, END: self._end_ms or None, JITTER: self.table.get(JITTER, 0),
@@ -94,7 +94,7 @@ class Schedule:
         return time_ms + ((past_ms - time_ms) // self._every_ms + 1) * self._every_ms
 
     def _cron_back(self, until_ms):
-        """Yield the times up to ``until_ms`` and later than the present one, the latest first."""
+        """Yield the times after ``time_ms`` and up to ``until_ms``, the latest first."""
         for at in _cron(self.table[CRON], until_ms + 1000, self._zone(), reverse=True):
             time_ms = int(at.timestamp()) * 1000
             if time_ms <= self.time_ms:

@@ -237,7 +237,7 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """Count the words of a folded pattern if a ``#`` is before its last word; otherwise 0."""
+    """Return the number of words of a folded pattern with a ``#`` before its last word; 0 for others."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 

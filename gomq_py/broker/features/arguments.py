@@ -59,7 +59,7 @@ def check_same_arguments(entity, received, current):
 
 
 def check_values(entity, arguments, keys):
-    """Check the values that ``arguments`` has for ``keys``. Raises PreconditionFailed, naming ``entity``."""
+    """Check those ``arguments`` of ``entity`` that ``keys`` names. Raises PreconditionFailed."""
     for key in keys:
         if key not in ARGUMENTS or key not in arguments:
             continue

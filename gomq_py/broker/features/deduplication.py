@@ -120,7 +120,7 @@ class SeenIds:
         return id_of(value), ttl_ms if is_count(ttl_ms) else None
 
     def has(self, id_, now_ms):
-        """True if the id is remembered at ``now_ms``. Counts the message as a duplicate."""
+        """True if the id is remembered at ``now_ms``. If so, counts a duplicate."""
         if id_ not in self._seen:
             return False
         until_ms = self._seen[id_]
@@ -172,7 +172,7 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """Watch a message until ``queues`` have flushed it to disk. Forgets its id if that fails."""
+        """Watch a message until ``queues`` have flushed it to disk. Forgets its id if a flush fails."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
             # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a
@@ -224,7 +224,7 @@ def has_died_in(queue, properties):
 
 
 def id_of(value):
-    """Convert an id to a key of bounded size. Equal numbers have equal keys, whatever their widths."""
+    """Convert an id to a key of bounded size. Equal integers and floats have equal keys."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")

@@ -18,7 +18,7 @@ EARTH_RADIUS_KM = 6371
 
 
 def within_radius(value):
-    """Make the condition that a position lies within a radius, by great-circle distance (haversine)."""
+    """Return the condition that a message's position is within a radius (great-circle distance)."""
     lat, lon = _position(
         _named(value, "geo-within-radius", "lat"), _named(value, "geo-within-radius", "lon"),
         "geo-within-radius",
@@ -32,7 +32,7 @@ def within_radius(value):
 
 
 def bbox(value):
-    """Make the condition that a position lies between two latitudes and two longitudes, edges included."""
+    """Return the condition that a message's position is between two latitudes and longitudes, or on them."""
     min_lat, max_lat, min_lon, max_lon = (
         _named(value, "geo-bbox", key) for key in ("min_lat", "max_lat", "min_lon", "max_lon")
     )
@@ -53,7 +53,7 @@ def bbox(value):
 
 
 def polygon(value):
-    """Make the condition that a position lies inside a polygon, by casting a ray to the east."""
+    """Return the condition that a message's position is inside a polygon (see is_inside)."""
     points = value.get("points") if isinstance(value, dict) else None
     if not isinstance(points, list) or len(points) < 3:
         raise ValueError("geo-polygon: points must be an array of three or more")

@@ -73,10 +73,10 @@ class Parameters:
         on_change(vhost's name or None, component, name, value or None)
                               called after each change
 
-    A value is *waiting* if its component had no handler when the value was set. The same holds for a policy
-    with a key that a component of its own applies. The value is stored and exported, but has no effect until
-    it is set again, even in a later version with the handler. Otherwise shovels imported from another broker
-    would start to run with an upgrade.
+    A value is *waiting* if its component had no handler when the value was set. A policy is waiting if one
+    of its keys belongs to such a component; the other keys have effect. A waiting value is stored and
+    exported, but has no effect until it is set again, even in a later version with the handler. Otherwise
+    shovels imported from another broker would start to run with an upgrade.
     """
 
     def __init__(self, log, tables):
@@ -114,7 +114,7 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value was set while its component, or that of a policy's key, had no handler."""
+        """True if the value is *waiting* until it is set again (see Parameters)."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
@@ -242,8 +242,8 @@ class Parameters:
 
 class Notes:
     """Stores small state of other packages, such as that a shovel is paused, in a vhost and the definitions
-    log. ``vhost.notes``: {(package's name, name): JSON value}. Notes are deleted with their vhost, and
-    neither listed nor exported.
+    log. ``vhost.notes``: {(room, name): JSON value}; a room is the name of a package. Notes are deleted with
+    their vhost, and neither listed nor exported.
     """
 
     def __init__(self, log):
@@ -257,7 +257,7 @@ class Notes:
         vhost.notes[room, name] = value
 
     def clear(self, vhost, room, name):
-        """Delete a value. Raises OSError."""
+        """Delete the value ``name`` of the package ``room``, if there is one. Raises OSError."""
         if vhost.is_gone or (room, name) not in vhost.notes:
             return
         self._log.append(records.note_cleared(vhost.name, room, name))
@@ -274,7 +274,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """Return {key: component} for the keys of a policy that only one component applies; else {}."""
+    """Return {key: component} of a policy's keys that belong to components; {} for other parameters."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

@@ -1,9 +1,9 @@
 """Setter rights: a policy may send messages to other entities only within the rights of the user who set it.
 
-Such policies set dead letter exchanges or tees, for example. The user needs read on each queue or
-exchange to which the policy applies, and write on the exchange or queue that gets its messages. Write is
-checked when the policy is set; both are checked when it is applied. RabbitMQ has no such check.
-Administrators are not checked: they may give themselves any right.
+Such policies name a dead letter exchange or a tee (a stream for copies), for example. The user needs read on
+each queue or exchange to which the policy applies, and write on what the policy names. Write is checked when
+the policy is set; both are checked when the policy is applied. RabbitMQ has no such check. Administrators are
+not checked: they may give themselves any right.
 """
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.names import described

@@ -113,7 +113,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """Return the PolicyChange of an entity for ``would``, a PolicySet containing the new ``policy``."""
+        """Return an entity's PolicyChange if the PolicySet ``would``, with the new ``policy``, applied."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)

@@ -28,7 +28,7 @@ class Cancelling(Job):
         return bool(self._consumers)
 
     def failed(self, error):
-        """Return True: the remaining consumers are cancelled all the same."""
+        """Return True, so that the job goes on with the remaining consumers."""
         return True
 
 

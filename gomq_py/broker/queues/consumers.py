@@ -101,7 +101,7 @@ class ConsumerRing:
         return self.take_rate
 
     def add(self, consumer):
-        """Attach a consumer, and put it into the ring if it has capacity."""
+        """Attach a consumer, and put the consumer into the ring if offer() allows this."""
         at = len(self.consumers)
         while at > 0 and self.consumers[at - 1].priority < consumer.priority:
             at -= 1
@@ -218,7 +218,7 @@ class QueueGuard:
         """Called when the queue has stored a message: remember its deduplication id, drop excess messages."""
 
     def asked(self):
-        """Drop messages with a TTL of 0 from the head, before basic.get or a count of ready messages."""
+        """Drop messages with a TTL of 0 from the head. Called before basic.get or counting ready messages."""
 
     def peek(self, message):
         """Drop expired messages, and fill ``message`` with the next one. Returns False if there is none."""

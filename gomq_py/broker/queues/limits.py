@@ -36,8 +36,8 @@ TRY_AGAIN_MS = 10_000
 
 
 class QueueLimits(guard.QueueGuard):
-    """Applies the limits of ``queue``. ``dead_letters`` (a DeadLetters) gets unacked messages by
-    ``send(queue, location, reason)`` and refused messages by ``send_refused(queue, message, reason)``.
+    """Applies the limits of ``queue``. ``dead_letters`` (a DeadLetters) sends the dead letters: unacked
+    messages by ``send(queue, location, reason)``, refused ones by ``send_refused(queue, message, reason)``.
     ``on_idle(queue)`` is called when the queue was unused for ``expires_ms``.
     """
 
@@ -241,7 +241,7 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = None
 
     def _left_ms(self, message):
-        """Milliseconds left of the peeked message's back-off that a restart interrupted; else 0."""
+        """Return the ms that are left of the peeked message's back-off after a restart; 0 if it is over."""
         store = self.queue.store
         if not store.shows_recovered():
             return 0
@@ -252,7 +252,7 @@ class QueueLimits(guard.QueueGuard):
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """True if a message with this deduplication id was stored lately. Leaves the id in ``seen_id``."""
+        """True if the queue remembers the message's deduplication id. Sets ``seen_id`` to the id, or None."""
         # A message that died in this queue and comes back is no duplicate.
         self.seen_id = None
         try:
@@ -288,7 +288,7 @@ class QueueLimits(guard.QueueGuard):
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """When the message expires by its own or the queue's TTL, in Unix milliseconds; 0: never."""
+        """Return when the message expires by its own or the queue's TTL, in Unix milliseconds; 0: never."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms

@@ -26,7 +26,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Count a delivery of the next message, which its consumer cannot take. Needs a delivery limit."""
+    """Count a delivery of the next message, which a client cannot take, if the queue has a delivery limit."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

@@ -1,8 +1,8 @@
 """Queue: keeps messages in order of arrival, and delivers them to consumers.
 
 Exchanges publish into a queue, protocol servers consume from it, and storage.stores.message_store keeps its
-messages. A change that may allow a delivery schedules the queue. At the end of the socket read the queue gets
-one *turn*, a delivery round (docs/decisions/0003). Never switches greenlets, never waits for a socket or a
+messages. A change that may allow a delivery schedules the queue for one *turn*, a delivery round at the end
+of the current socket read (docs/decisions/0003). Never switches greenlets, never waits for a socket or a
 disk.
 """
 from gomq_py.broker.features.queue_type import QUORUM_PRIORITY, SINGLE_ACTIVE_CONSUMER, queue_type_of
@@ -183,7 +183,7 @@ class Queue(routes.Destination):
         return False
 
     def counted_bytes(self, message):
-        """Bytes that count for the size limit: of the ready messages and, if given, of ``message``."""
+        """Count the bytes for the size limit: of the ready messages and, if given, of ``message``."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
@@ -322,7 +322,7 @@ class Queue(routes.Destination):
 
     def drop(self, location):
         """Remove the unacked message at ``location``, for any reason. Returns False if the queue is closed,
-        or closes because this failed.
+        or is now closed by a fault of its store.
         """
         if self.closed:
             return False

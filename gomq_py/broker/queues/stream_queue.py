@@ -158,7 +158,7 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """Settle a rejected delivery as returned (``requeue``) or else as processed."""
+        """Settle a rejected delivery: with ``requeue`` like requeue(), otherwise like ack()."""
         if requeue:
             self.requeue(location)
         else:

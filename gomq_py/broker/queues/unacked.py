@@ -405,7 +405,7 @@ class Unacked:
         self._advance()
 
     def _aside_tag(self, row):
-        """Return the tag in a row of ``aside``; 0 if it is settled."""
+        """Return the delivery tag in a row of ``aside``; 0 if that delivery is settled."""
         at = octets.pointer(self.aside)
         if octets.le64(at, row * ASIDE + 8) == 0:
             return 0

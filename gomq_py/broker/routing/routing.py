@@ -231,7 +231,7 @@ class Routing:
 
 
 def takes_onward(exchange, keys):
-    """True if ``exchange.onward`` has a destination for a message with one of these keys."""
+    """True if the exchange set by set_onward() has a destination for a message with one of these keys."""
     # A destination that only stores retained messages does not count, because no subscriber gets the message
     # from there.
     onward, taken = exchange.onward, {}

@@ -1,6 +1,6 @@
 """Turns alarms and changes of users and parameters into events, with RabbitMQ's routing keys and headers.
 
-Alarms, Users and Parameters do not know about events; they call these objects as callbacks.
+Alarms, Users and Parameters do not know about events: they call the objects of this module as callbacks.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.limits import COMPONENT as LIMITS

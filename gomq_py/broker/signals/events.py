@@ -98,7 +98,7 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Return ``do(*arguments)``. Events that this greenlet emits meanwhile name this actor."""
+        """Call ``do(*arguments)`` and return its result. Events emitted during the call name this actor."""
         before = ACTOR.set(actor)
         try:
             return do(*arguments)
@@ -238,12 +238,12 @@ def queue_created(queue):
 
 
 def entity_deleted(entity):
-    """Headers of ``queue.deleted`` and ``exchange.deleted``."""
+    """Return the headers of ``queue.deleted`` and ``exchange.deleted``."""
     return {"name": entity.name, "vhost": entity.vhost}
 
 
 def binding_made(binding):
-    """Headers of ``binding.created`` and ``binding.deleted``."""
+    """Return the headers of ``binding.created`` and ``binding.deleted``."""
     return {
         "source_name": binding.source.name, "source_kind": "exchange",
         "destination_name": binding.destination.name,
@@ -269,7 +269,7 @@ def vhost_deleted(vhost, queues, exchanges):
 # headers of events about logins and connections of any door; ``protocol`` is the door's name
 
 def connection_created(connection, protocol):
-    """Headers of ``connection.created``, emitted when the client has opened its vhost."""
+    """Return the headers of ``connection.created``, emitted when the client has opened its vhost."""
     limits = connection.limits
     return {
         "name": connection.name, "pid": connection.name,
@@ -283,7 +283,7 @@ def connection_created(connection, protocol):
 
 
 def connection_closed(connection):
-    """Headers of ``connection.closed``."""
+    """Return the headers of ``connection.closed``."""
     return {
         "name": connection.name, "pid": connection.name, "client_properties": connection.client_properties,
         "vhost": connection.vhost.name, "user": connection.user.name,
@@ -291,8 +291,8 @@ def connection_closed(connection):
 
 
 def logged_in(name, username, socket, peer, protocol, error=""):
-    """Headers of ``user.authentication.success`` or, with ``error``, of ``user.authentication.failure``.
-    ``name``: the connection's name; ``peer``: the client's (host, port).
+    """Return the headers of ``user.authentication.success``, or of ``user.authentication.failure`` if there
+    is an ``error``. ``name``: the connection's name; ``peer``: the client's (host, port).
     """
     headers = {
         "name": username, "connection_name": name, "connection_type": "network", "protocol": protocol,

@@ -1,8 +1,8 @@
 """Log exchange: publishes the broker's log to ``amq.rabbitmq.log`` in the default vhost, if enabled.
 
 The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
-message". Lines are published after the next poll of the event loop, never within a change of state. Lines
-that this publishing logs are left out, because they could cause more lines without end.
+message". Lines are published after the next poll of the event loop, never within a change of state. Left
+out are lines of other threads, and lines that the publishing logs: these could cause more without end.
 """
 import logging
 import threading
@@ -81,5 +81,5 @@ class LogLines(Job):
         return False
 
     def failed(self, error):
-        """Return True if lines are left. The line at fault is in the log itself."""
+        """Return True, so that the job goes on, if lines are left. The log has the line that failed."""
         return bool(self.lines)

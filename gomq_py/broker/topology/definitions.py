@@ -231,8 +231,8 @@ class Importer:
 
     def run(self, definitions, keep=True):
         """Import all entries and return the Report. May switch greenlets. Malformed definitions raise
-        DefinitionsError before any change. Raises OSError. ``keep=False``: empty the lists in ``definitions``
-        meanwhile, because freeing 100 000 queues with their bindings at once takes 60 ms.
+        DefinitionsError before any change. Raises OSError. ``keep=False``: empty the given lists, so that
+        each entry is freed after its import. Freeing 100 000 queues and bindings at once takes 60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):

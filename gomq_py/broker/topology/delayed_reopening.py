@@ -11,7 +11,7 @@ LOG = logger("broker")
 
 class Reopening(RetryJob):
     """Job that reopens the store of a delayed exchange after a fault, and loads its messages in slices.
-    Retries later if that fails. ``make(store)`` returns a DelayQueue over the store.
+    Retries later after an error. ``make(store)`` returns a DelayQueue over the store.
     """
 
     name = "opening a delayed store again"
@@ -56,5 +56,5 @@ class Reopening(RetryJob):
 
 
 def delayed_in_words(exchange):
-    """The exchange's name for the log."""
+    """Return the words by which the log names a delayed exchange."""
     return f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}"

@@ -1,6 +1,6 @@
-"""Orphans: removes folders of queues that no longer exist, or moves them to quarantine.
+"""Orphans: removes folders of queues or stores that no longer exist, or moves them to quarantine.
 
-The queue factory calls it at boot, after all queues are opened. Blocks.
+The queue factory calls settle_orphans() at boot, after all queues are opened. Blocks.
 """
 import os
 
@@ -11,9 +11,9 @@ _WAY_BACK = "'gomq-py-ctl recover' gives its messages to a queue"
 
 
 def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
-    """Remove the folders of deleted queues, and move unknown folders to quarantine for the operator.
+    """Remove folders of deleted queues and folders without segments; move other unknown ones to quarantine.
 
-        known     folders of existing queues, which stay
+        known     folders of existing queues and other stores, which stay
         named     folder ids in the log: other folders of these ids are of deleted queues
         listed    contents of each folder at the last orderly stop
 

@@ -56,7 +56,7 @@ class OwnStores:
 
     def reopen(self, name, done):
         """Reopen a store that a fault has closed, then call ``done(store, error)``. One of the two is None.
-        ``done`` is not called if the vhost is closed or deleted meanwhile.
+        ``done`` is not called if the broker stops first, or the store is replaced or removed first.
         """
         if self._is_closed:
             return
@@ -103,7 +103,7 @@ class OwnStores:
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):
-        """Close all stores when the broker stops, by ``shutdown.do`` (hub.shutdown)."""
+        """Close all stores when the broker stops. ``shutdown.do()`` runs each step, even after an error."""
         self._is_closed = True
         for store in self.opened():
             if store.listener is not None:

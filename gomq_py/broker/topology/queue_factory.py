@@ -85,7 +85,7 @@ class QueueFactory:
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         """Make a new queue or, with ``incarnation``, recover a queue from its files. Raises UnknownType and
-        OutOfResources before any file is touched; OSError, StoreError.
+        OutOfResources before any file is touched. Raises OSError and, for a new queue, StoreError.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -397,7 +397,7 @@ class QueueFactory:
         self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
     def remove_orphans(self, named, log_is_damaged=False):
-        """At boot, remove or quarantine folders that belong to no queue (see settle_orphans). Blocks."""
+        """At boot, remove or quarantine folders that no queue or store owns (see settle_orphans). Blocks."""
         settle_orphans(
             self._data_dir, self._files, self.pool.listed, self._known_folders, named, log_is_damaged)
         self._known_folders = set()
@@ -422,7 +422,7 @@ class QueueFactory:
 
 
 class Partings(Job):
-    """Frees the limits of deleted transient queues, in slices."""
+    """Breaks the reference cycles of deleted transient queues and their limits, in slices."""
 
     name = "parting queues from their limits"
 
@@ -432,7 +432,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Free the queue's limits later: the caller may still be running in them."""
+        """Part the queue from its limits later, because the caller may be one of their methods."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 

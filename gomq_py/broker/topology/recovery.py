@@ -239,12 +239,12 @@ def _restore_store(name, record, vhost):
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
-    """Yield a function for each durable definition. It returns the definition's present record, or None if it
-    is gone.
+    """Yield a function for each durable definition. The function returns the definition's present
+    record, or None if the definition is gone.
 
-    Yields None for each transient definition, so that the caller can pause. Definitions may change meanwhile.
+    Yields None for each transient definition, so that the caller can pause. Definitions may change in pauses.
     ``being_removed()``, called at the end, returns the folder ids of deleted entities whose folders may still
-    exist; they get records, too.
+    exist; these folders get records, too.
     """
     for values in (parameters.global_, parameters.internal):
         for name in list(values):

@@ -226,8 +226,8 @@ class VHost(Routing):
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Publish a due message of a delayed exchange to its ``pending`` destinations; None: route it first.
-        Returns the list of destinations whose stores cannot take it now.
+        """Publish a due message of a delayed exchange to the destinations ``pending``; None: route the
+        message first. Returns the list of destinations whose stores cannot take the message now.
         """
         if pending is not None:
             return published(message, self.again(pending))
@@ -386,7 +386,7 @@ class VHost(Routing):
     def restart_queue(self, queue):
         """Reopen a queue that a fault of its store has closed. All messages in its files become ready. A new
         Queue object with the same bindings replaces the old one. Raises PreconditionFailed if the queue is
-        not closed or cannot be opened, NotFound if it is deleted meanwhile. May switch greenlets.
+        not closed or cannot be opened, NotFound if the queue is deleted first. May switch greenlets.
         """
         # Settling deliveries of the closed object has no effect any more. Until the queue is open, clients
         # get NotFound.
@@ -415,7 +415,7 @@ class VHost(Routing):
 
     def release_owner(self, owner):
         """Delete the exclusive queues of a closed connection, in slices if there are many. Returns their
-        count. Until then the queues stay locked.
+        count. A queue stays locked until it is deleted.
         """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
@@ -435,7 +435,7 @@ class VHost(Routing):
 
     def in_slices(self, step, name, before_rest=None):
         """Call ``step()`` until it returns False, in slices of some milliseconds. The first slice runs now,
-        the others as a job, also after errors. ``before_rest()`` is called before that job starts.
+        the others as a job, which goes on after errors. ``before_rest()`` is called before that job starts.
         """
         steps = Steps(name, step, self._events)
         if steps.some():

@@ -43,8 +43,8 @@ COUNT_MAX = (1 << 63) - 1
 
 
 class DeadLetters:
-    """Sends the dead letters of one broker. A queue's settings at a message's death decide where it goes.
-    ``vhosts``: a dict of VHosts. ``counts``: {(queue type, reason): count of dead letters sent}.
+    """Sends the dead letters of one broker. A queue's settings at a message's death decide where
+    the message goes. ``vhosts``: {name: VHost}. ``counts``: {(queue type, reason): dead letters sent}.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
@@ -65,7 +65,7 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Dead-letter an unacked message of ``queue``. It leaves the queue once its copies are stored."""
+        """Dead-letter an unacked message of ``queue``, which drops the message once its copies are safe."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
@@ -102,7 +102,7 @@ class DeadLetters:
         self._going.start()
 
     def read(self, queue, location, message):
-        """Fill ``message`` with an unacked message, also of a deleted queue. Returns False if it is gone."""
+        """Fill ``message`` with an unacked message, even of a deleted queue. Returns False if it is gone."""
         if queue.closed:
             return queue in self._leaving and queue.store.read(location, message)
         return queue.read(location, message)
@@ -426,9 +426,9 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Finds the destinations for dead letters of one queue and reason, in one slice of their job.
-    ``addresses``: {(routing, properties): Address}, shared by equal dead letters. ``address``: the Address
-    used last. ``exchange`` None: dead letters are dropped. ``first_deaths``: the cache for Death.
+    """Finds the destinations for the dead letters of one queue and reason in one slice. ``addresses``:
+    {(routing, properties): Address}, shared by equal dead letters. ``address``: the Address used last.
+    ``exchange``: None if the dead letters are dropped. ``first_deaths``: the cache that Death fills.
     """
 
     __slots__ = (

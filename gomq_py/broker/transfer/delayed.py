@@ -228,7 +228,7 @@ class DelayQueue(_routes.Destination):
         self.closed = True
 
     def delete(self):
-        """Refuse new messages, release no more, and delete the store's files."""
+        """Take and release no more messages, and delete the store's files."""
         self.hold_back()
         self.closed = True
         self.store.delete_files()
@@ -337,7 +337,7 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """Put the messages ``items`` back, due at once: their copies are not on disk."""
+        """Put the messages at the locations ``items`` back, due at once: their copies are not on disk."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,

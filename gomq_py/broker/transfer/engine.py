@@ -58,7 +58,7 @@ class Source:
     __slots__ = ()
 
     def take(self, message):
-        """Take the next message. Returns its item, or None if there is no message. Raises StoreError."""
+        """Return the next message's item; None if there is none. May fill ``message``. Raises StoreError."""
         raise NotImplementedError
 
     def show(self, item, message):
@@ -76,12 +76,12 @@ class Source:
     def no_room(self, item, pending):
         """Handle a message that the destinations ``pending`` could not store. Returns OTHERS_GO_ON (send
         later messages), ALL_WAIT (send none) or LEFT_TO_SOURCE (the source retries by itself). After the
-        first two try_again() is called later.
+        first two answers, the transfer calls try_again() later.
         """
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """Keep a message that cannot be sent, out of the way of others. ``was_sent``: cannot be dropped."""
+        """Keep an unsendable message apart from others. ``was_sent``: it was sent, but cannot be dropped."""
         raise NotImplementedError
 
     def fail(self, item, error):
@@ -108,8 +108,8 @@ class Target:
 
     def send(self, item, message):
         """Readdress and publish a message. Returns None if it was sent, else the destinations without room.
-        Returns NOTHING_TO_DROP if the source has no original to drop. An error other than StoreError sets the
-        message aside.
+        Returns NOTHING_TO_DROP if the source has no original to drop. After an error other than StoreError
+        the message is set aside.
         """
         raise NotImplementedError
 

@@ -1,9 +1,9 @@
 """Redistribution: sends a deleted queue's messages to other destinations.
 
-The queue factory calls it, and removes the queue's files afterwards. Queue.redistribution() returns the
-function that chooses each message's destination; a Transfer for each queue works in slices. Messages without
-a destination are dropped. If the broker is killed meanwhile, the rest is lost, because the deletion is in the
-log already.
+The queue factory calls Redistributions.give(), and removes the queue's files at the end. The function that
+Queue.redistribution() returns chooses each message's destination. Messages without a destination are dropped.
+Each queue has a Transfer, which works in slices. If the broker is killed before the end, the remaining
+messages are lost, because the deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
 from gomq_py.broker.transfer.moves import copied

@@ -32,10 +32,10 @@ STALE = 64
 class Entry:
     """One schedule.
 
-    ``location``: where its message is stored. ``former``: locations of older messages with its name, not
-    acknowledged yet. ``is_sent``: it was sent for its time, and is not stored again yet. ``late_left``: how
-    many missed times it may still send before it counts them again. ``is_aside``: its message cannot be sent
-    and stays.
+    ``location``: where the schedule's message is stored. ``former``: locations of older messages of this name
+    that are not acknowledged yet. ``is_sent``: the message was sent for its time, but not yet stored again.
+    ``late_left``: count of missed times to send before late_ms() is called again. ``is_aside``: the message
+    cannot be sent and stays.
     """
 
     __slots__ = ("name", "location", "due_ms", "former", "is_sent", "late_left", "is_aside")

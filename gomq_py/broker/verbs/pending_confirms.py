@@ -93,7 +93,7 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """Return the last waiting answer, to which publishes that need no flush may be added."""
+        """Return the last waiting answer, for publishes that need no flush. Call it only if is_waiting()."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):

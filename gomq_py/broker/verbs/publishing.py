@@ -54,7 +54,7 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """Prepare a message of a transaction for tx.commit: renews its age, leaves out deleted queues."""
+        """Restart the message's age for tx.commit. Leave out deleted queues, or route the message again."""
         # A retained message is routed anew, for sessions that have subscribed since the publish.
         self.message.restamp(now_ms)
         there = [
@@ -215,7 +215,7 @@ def begun(vhost, message, destinations, mandatory=False):
 
 
 def stored(publication, taken, somebody_took):
-    """Record and count a publish. ``taken``: all destinations stored it; ``somebody_took``: one did."""
+    """Record and count a publish. ``taken``, ``somebody_took``: as in Publication."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
