@@ -99,7 +99,7 @@ class Broker(Addresses):
         http_port: int = -1, mqtt_port: int = -1, tls_cert: str = "", tls_key: str = "", amqps_port: int = -1,
         mqtts_port: int = -1, **settings: Any,
     ) -> None:
-        """Raises TypeError for an unknown setting, ValueError for a value that no configuration file has."""
+        """Raises TypeError for an unknown setting, ValueError for an invalid value."""
         from gomq_py.config.settings import Settings  # not above: ``import gomq_py`` costs nothing
         self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,

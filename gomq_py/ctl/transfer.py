@@ -108,7 +108,7 @@ def definitions_of(other):
 
 
 def _add_internal(exchanges, other):
-    """Add the internal exchanges, which RabbitMQ leaves out of an export that has their bindings."""
+    """Add the internal exchanges: RabbitMQ exports their bindings, but not the exchanges themselves."""
     if not isinstance(exchanges, list):
         return
     known = {(entry.get("vhost"), entry.get("name")) for entry in exchanges}

@@ -1,7 +1,7 @@
 """Exchange links: route messages of an exchange upstream also to the bindings of an exchange here.
 
 Each link has a queue upstream, and its own exchange between the upstream's exchange and that queue. The link
-makes the bindings of the exchange here between the two exchanges, so that only wanted messages are sent. The
+copies each binding of the local exchange to these two, so that only wanted messages are sent. The
 type of the intermediate exchange also drops messages that have been here. If the broker upstream does not
 know this type, a fanout exchange takes its place, and the link drops these messages.
 

@@ -146,7 +146,7 @@ class ChaosConfirms(Confirms):
 
 
 class ChaosConnection:
-    """Replaces a connection for the MQTT code that answers publishes. Delays or refuses its answers."""
+    """Stands in for the connection in the code that answers MQTT publishes. Delays or refuses answers."""
 
     def __init__(self, connection, chaos):
         self.output = self
