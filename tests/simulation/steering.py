@@ -44,6 +44,7 @@ def steer(world):
     _steer_sockets()
     node.Files = lambda listeners: gevent.get_hub().process.files(listeners)
     flushing.ThreadPool = Pool
+    threads.begin_apart = lambda *work: threads.begin(*work, pool=Pool(1))
     resources.free_disk = lambda path: (ROOM, ROOM)
     resources.resident_memory = resources.used_memory = lambda *_: 1 << 26
     resources.total_memory = lambda *_: ROOM
@@ -123,7 +124,6 @@ def steer_links():
     amqp_local.gevent_socket = SimpleNamespace(socketpair=network.socketpair)
     connecting._connected = network.dialled
     links_local.Lookups = lambda: Lookups(gevent.get_hub().process.machine.network.addresses)
-    threads.begin_apart = lambda *work: threads.begin(*work, pool=Pool(1))
 
 
 def _refuse(*_):
