@@ -23,7 +23,7 @@ class DamageNotes:
 
         lost          {folder: number of lost messages}
         places        {folder: number of damaged places}
-        known         {stream's folder: ranges reported by an earlier run}
+        known         {stream's folder: ranges that were reported by this run or an earlier one}
         kept_paths    set of the copies' paths
 
     A thread that reopens a queue writes here, too; each folder has one writer at a time.
@@ -58,7 +58,7 @@ def count_lost(segment, behind):
 
 def set_aside(store, segment, start, end, lost_count):
     """Mark the damaged bytes [start, end) as acked, so that they are never read again. ``lost_count``:
-    messages lost; 0 if all there were acked; UNKNOWN if no valid record follows the damage.
+    messages lost; 0 if all of them were acked; UNKNOWN if no valid record follows the damage.
     """
     # Bytes that were flushed once are also copied beside the segment, and reported to the log and the
     # listener. Others are what a crash leaves: nothing was promised.

@@ -65,7 +65,7 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Return the store's segment to the pool if no message came since the last check. Returns success."""
+        """Return a store's segment to the pool. Returns False if a message came since the last check."""
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

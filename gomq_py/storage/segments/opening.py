@@ -16,7 +16,7 @@ PAUSE_MS = 25
 
 class Opening:
     """One closed segment while a thread opens its files, and afterwards until a reader needs them. ``files``:
-    (msgs, acks or None) once both are open, else None. ``awaited``: a reader waits for them.
+    (msgs, acks or None) once both are open, else None. ``awaited``: True if a reader waits for the files.
     """
 
     __slots__ = ("store", "segment", "files", "awaited")
@@ -90,8 +90,8 @@ class Opener:
         return opening
 
     def come_to(self, store, segment, can_wait):
-        """Attach the files of a closed segment, for a reader. Returns True. Raises OSError. False if a thread
-        opens the files first (``can_wait``); the reader waits for the listener's ``segment_opened``.
+        """Attach the files of a closed segment, for a reader. Returns True; False if a thread opens them,
+        which happens only with ``can_wait``. The listener's ``segment_opened`` then follows. Raises OSError.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -131,7 +131,7 @@ class Opener:
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Close the files of a segment that no reader needs any longer, or ignore a thread opening them."""
+        """Close the files of a segment that no reader needs any longer, also those being opened."""
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)

@@ -64,8 +64,8 @@ class SegmentPool:
     """Provides pairs of files for new segments, and recycles emptied pairs.
 
     ``folder`` contains only the pool's files. ``start_timer``: the ``start`` of Resting. With
-    ``in_threads=False``, for tools that compare folders, files are created when taken and removed when they
-    return.
+    ``in_threads=False``, for tools that compare folders, no files are made ahead. Files are then renamed and
+    removed at once.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class SegmentPool:
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
         """Return (msgs, acks), two mapped files for a segment of ``msgs_bytes``.
 
-        Their names are ``msgs_path`` and ``acks_path`` from the next flush on. ``failed(error)`` is called if
-        the rename fails; a crash then loses the content. Raises OSError, leaving no file.
+        They have the names ``msgs_path`` and ``acks_path`` after the next flush at the latest. If the rename
+        fails, ``failed(error)`` is called; a crash then loses the content. Raises OSError, leaving no file.
         """
         # The acks file is renamed first: a kill in between must not leave messages without their acks.
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
         """Rename files into this queue folder within ``take`` from now on, so that their content survives a
-        kill. ``take`` then blocks. Files taken earlier are renamed first (``is_naming``).
+        kill. ``take`` then blocks. While earlier files wait for names (``is_naming``), new ones wait, too.
         """
         self._at_once.add(folder)
 
@@ -207,7 +207,7 @@ class SegmentPool:
 
     def has(self, msgs_bytes, shelf=None, folders=()):
         """Whether a writer can take files of this size and kind at once, and all ``folders`` exist.
-        ``shelf``: the kind: None for pairs, ALONE, UNCACHED, or the folder of unnamed files.
+        ``shelf``: the kind: None for pairs, ALONE for streams, or the folder of unnamed files.
         """
         if self._aside is None or self._closed:
             return True
@@ -224,7 +224,7 @@ class SegmentPool:
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have a thread make files of this size and kind (``shelf``), which a writer will soon take."""
+        """Have a thread make files that a writer will soon take. ``shelf``: see ``has``, or UNCACHED."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
@@ -443,7 +443,7 @@ class SegmentPool:
             self._drop_aside(_each_file(surplus))
 
     def _drop_spares(self, aside):
-        """Remove all spare files, for their disk space. Returns whether any existed. Blocks.
+        """Remove all spare files, to free disk space. Returns whether any existed. Blocks.
         ``aside(function, *arguments)``, if given, frees the space in the background.
         """
         spares = []

@@ -22,7 +22,7 @@ class Recovered:
 
         counts, excused, dues
                           values of the acks file (record.Acks), while that is open
-        patchy            the acks file has gaps between its entries, after a power failure
+        patchy            True if the acks file has gaps between its entries, after a power failure
         sealed_entries    number of entries by the acks file's closing counts, or -1
         delivered         records before this position were delivered in an earlier run
         proven            the msgs file was read up to this position, so its mapping is safe to touch

@@ -46,9 +46,9 @@ class Segment:
         cached          end of the msgs file's pages in the page cache; before it the mapping may be written
         recovered       the Recovered of an earlier run's segment; None for a segment of this run
         picked          the Picked of records taken out of order, or None
-        is_direct       the segment is open, and ``recovered`` and ``picked`` are None
+        is_direct       True if the segment is open, and ``recovered`` and ``picked`` are None
         flushed         records before this position are on the disk
-        synced_once     the segment's first flush has begun
+        synced_once     True after the segment's first flush has begun
         named_in        the committer's flush counter ``begun`` when the files were renamed
     """
 
@@ -189,7 +189,7 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Position at which header and routing of a record at ``at`` must have ended."""
+        """Position up to which the file must be read for the header and routing of a record at ``at``."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
@@ -273,10 +273,10 @@ class Segment:
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due, kind):
-        """Write a record's failed deliveries, ``count``, into the acks file, and ``due`` (record.due_value)
-        unless it is -1. Returns the index + 1 of the entry written; 0 if only space for acks is left.
-
-        ``entry``: index + 1 of the record's COUNT entry to overwrite, or 0.
+        """Write a record's count of deliveries into the acks file, and ``due`` (record.due_value) unless -1.
+        Returns the index + 1 of the entry with the count; 0 if only space for acks is left.
+        ``kind``: record.COUNT for failed deliveries, record.EXCUSED for those without failure.
+        ``entry``: index + 1 of the record's entry of this kind, to be overwritten, or 0.
         """
         count = min(count, record.LARGEST_COUNT)
         if entry and (due < 0 or self._has_due(entry)):
@@ -502,12 +502,12 @@ class Picked:
 
 
 class AckRun:
-    """Collects acks of adjacent records of one segment, which become two entries of the acks file.
+    """Collects acks of adjacent records of one segment. SMALLEST_RUN or more become two entries of the acks
+    file, which take sixteen bytes instead of eight for each record.
 
-    Saves space: sixteen bytes for a batch instead of eight for each message. Written when the next ack is not
-    adjacent, at the end of a batch, and before the segment's files are removed. ``segment``: the records'
-    segment, or None. ``count`` records from ``start`` to ``end`` are not written yet; the last record begins
-    at ``last``.
+    A run is written when the next ack is not adjacent, at the end of a batch, and before the segment's files
+    are removed. ``segment``: the records' segment, or None. ``count`` records from ``start`` to ``end`` have
+    no ack in the file yet; the last of these records begins at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -547,8 +547,8 @@ class Stage:
     For busy streams and growing queues, which write fresh pages. Writing these through a mapping clears each
     page, faults and makes the flush interrupt every processor: 3.4 us for 4 KiB; a system call takes 1.2 us.
 
-    ``user``: the store that has the buffer until the end of its batch, or None; other stores write through
-    their mappings meanwhile. ``p``: pointer to its ``capacity`` bytes. One per broker.
+    ``user``: the store that has the buffer until the end of its batch, or None. While a store has it, others
+    write through their mappings. ``p``: pointer to the buffer's ``capacity`` bytes. One Stage per broker.
     """
 
     __slots__ = ("user", "p", "capacity", "_octets")

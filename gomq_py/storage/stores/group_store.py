@@ -2,8 +2,8 @@
 of one group in order, and to one consumer at a time.
 
 A consumer is *bound* to a group from a delivery until every delivered message of the group is deleted or
-returned. Lines.turn_to() chooses the consumer that peek() serves. Other consumers get no message of the group
-meanwhile.
+returned. Until then, other consumers get no message of this group. Lines.turn_to() chooses the consumer that
+peek() serves.
 
 Reading skips a message that may not be delivered now. A skipped message *waits* in the list of its group
 (storage.stores.groups) and still counts as ready. A returned message goes back into this list. A group
@@ -59,7 +59,7 @@ class GroupStore(message_store.MessageStore):
         _by_id        list of the same groups; a free id has None and is in _free_ids
         _out          location of a delivered message -> id of its Group
         _resting      locations of delivered messages that wait for a retry; each stops its group
-        _removed      locations of messages taken out of a list
+        _removed      locations of unacked messages that leave() or pick() took out of a list
     """
 
     __slots__ = (
@@ -177,7 +177,7 @@ class GroupStore(message_store.MessageStore):
 
     def deliverable(self):
         """Number of ready messages that peek() may show to any consumer. Unread messages count only while
-        reading may go on. Groups bound to a consumer are not counted; see Lines.due.
+        ``passes_on`` and ``is_full`` are False. Messages of bound groups do not count; see Lines.due.
         """
         count = self.lines.free.count
         if not self.passes_on and not self.is_full:
@@ -306,8 +306,8 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _since(self, group):
-        """Location from which the present wait of the group counts, instead of a time. This is the location
-        of its first message if that was returned, otherwise the end of the log.
+        """Location that stands for the time at which the group's present wait began. This is the location of
+        the group's first message if that message was returned, otherwise the end of the log.
         """
         if group.count and group.returned:
             location = self.waiting.first(group)
@@ -329,7 +329,7 @@ class GroupStore(message_store.MessageStore):
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
-        """Location up to which messages were read; BEHIND_ALL without unread messages or if stopped."""
+        """Location up to which messages were read; BEHIND_ALL if all were, or if the store has stopped."""
         requeued = 0 if self.requeued is None else self.requeued.heap.count
         if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
             return BEHIND_ALL

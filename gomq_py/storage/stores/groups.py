@@ -19,12 +19,14 @@ LARGE_SLOTS = 1 << 18
 class Group:
     """State of one message group.
 
-        since     location at which the log ended when the group's wait began; ``number``: order of equal ones
+        since     location that stands for the time at which the group's wait began
+        number    order of groups with the same ``since``
         id        number in the store's list of groups
         line      the Line to which the group belongs
         place     index in the line's heap + 1 if the next message may be delivered; otherwise 0
-        count     waiting messages
-        out       delivered and not yet deleted messages; ``resting``: those that wait for a retry
+        count     number of waiting messages
+        out       number of delivered messages that are neither deleted nor returned
+        resting   number of those that wait for a retry
         near      slot of the message that insert() added last, or 0
         returned  location of the newest message that came back, or 0
     """
@@ -45,11 +47,12 @@ class Group:
 class WaitingLists:
     """The waiting messages of all groups of one store.
 
-        count           waiting messages of all groups
-        group_count     groups with waiting messages
-        _in_segments    {segment number: its waiting messages}, without the changes in ``_came`` and ``_went``
-        _came, _went    (segment number, change of its count) of the last messages added and removed; saves a
-                        slow dict update per message
+        count           number of waiting messages of all groups
+        group_count     number of groups with waiting messages
+        _in_segments    {segment number: number of waiting messages}, without the next two counts, which save
+                        a slow dict update per message
+        _came_count     number of the messages added last, all of the segment ``_came_number``
+        _went_count     number of the messages removed last, all of the segment ``_went_number``
         _heads          heap of (location of a group's first message or of an earlier one, key of the group);
                         None until oldest() needs it
     """
@@ -118,7 +121,7 @@ class WaitingLists:
         return location
 
     def insert(self, group, location):
-        """Add a message in order of location. Fast directly after the last inserted one; else searches."""
+        """Add a message in order of location. Searches, if possible from the message inserted last."""
         # A channel gives back its messages in order, perhaps thousands of one group.
         before = self._before(group, location)
         if before == group.tail and group.count:
@@ -262,7 +265,7 @@ class Line:
 
         taker    the consumer; None for the free groups
         bound    number of groups bound to the consumer
-        count    waiting messages of all its groups
+        count    number of waiting messages of all groups of this Line
         is_due   True while the Line is in Lines.due
         _ready   heap of the ready Groups, the longest wait first
     """
@@ -285,7 +288,7 @@ class Line:
         return self._rise(len(self._ready) - 1, group)
 
     def moved(self, group, is_earlier):
-        """Update the place of a ready group in the heap after a change of its wait. ``is_earlier``: True if
+        """Move a ready group to its place in the heap after a change of ``since``. ``is_earlier``: True if
         the group now counts as waiting longer.
         """
         return self._rise(group.place - 1, group) if is_earlier else self._sink(group.place - 1, group)
@@ -342,9 +345,9 @@ class Lines:
         free      the Line of the free groups
         now       the Line of the consumer being served
         due       OrderedDict of Lines with ready groups whose consumers are to be served
-        _bound    {consumer: its Line}, from the consumer's first group to its last
+        _bound    {consumer: its Line} of the served consumer and of consumers with bound groups
         _served   deque of (number, Group) of groups that became free without waiting messages
-        _number   ``Group.number`` given last
+        _number   the last ``Group.number`` that was given to a group
     """
 
     __slots__ = ("free", "now", "due", "_bound", "_served", "_number")

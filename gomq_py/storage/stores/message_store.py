@@ -31,9 +31,9 @@ _FROM_REQUEUED = 2
 class MessageStore(segment_log.SegmentLog):
     """Keeps the messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
-        read_segment    Segment of the read position (the cursor); later messages are ready unless picked,
-                        that is, taken out of order. Earlier messages were taken
-        read_at         position in this segment
+        read_segment    Segment of the read position (the cursor). Messages before it were taken. Messages
+                        behind it are ready, unless they were picked (taken out of order)
+        read_at         the read position in this segment
         requeued        the Requeued, which has the messages that came back; or None
         _run            collects acks until they are written
         _noted          True while storage.segments.idle watches the store
@@ -140,7 +140,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message. write_out() writes its ack to the file at the latest."""
+        """Remove an unacked message. Its ack is in the file after write_out() at the latest."""
         at = record.position_of(location)
         segment = self._run.segment
         if segment is None or segment.number != record.number_of(location):
@@ -380,7 +380,7 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when storage.segments.idle stops watching the store, which may then report again."""
+        """Called when storage.segments.idle stops watching the store. The store may then report again."""
         self._noted = False
 
     def give_segment_back(self):
@@ -399,7 +399,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """Kind of files for the next segment: UNCACHED if the queue grows, for writes by system calls."""
+        """Kind of files for the next segment: of a growing queue UNCACHED, to be written by system calls."""
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):
@@ -486,7 +486,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Remove a segment with only picked messages from the ``next`` chain ahead of the read position."""
+        """Take a segment with only picked messages, ahead of the cursor, out of the ``next`` chain."""
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
@@ -524,7 +524,7 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Count a segment's ready messages as acked. With ``count`` > 0, ack the file from ``start`` on."""
+        """Count a segment's ready messages as acked. If ``count`` > 0, write acks from ``start`` on."""
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:
@@ -573,7 +573,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _look_ahead(self, segment):
-        """Have a thread open the next segment if the read position is past half of this one."""
+        """Have threads open the next segment, and read more of this one, ahead of the cursor."""
         if self.read_at < segment.end // AHEAD_PART:
             self._ahead_at = segment.end // AHEAD_PART
         else:

@@ -2,8 +2,8 @@
 
 Uses message_store. A priority is called a *level*, and locations contain it. The highest level with a ready
 message is read first; messages of one level keep their order. An unused level costs nothing. A quorum queue
-has only a message store until a message of another priority comes. That store then becomes level 0, and stays
-in the queue's own folder. Never switches, never flushes.
+has only a message store until a message comes whose priority is not the default. The message store then
+becomes level 0, and stays in the queue's own folder. Never switches, never flushes.
 """
 import os
 import re
@@ -234,7 +234,7 @@ class PriorityStore(_store.Store):
             self.listener.store_fenced(self, error)
 
     def adopt_level(self, number, store):
-        """Add the store of a level, which has messages already."""
+        """Add a store, with its messages, as the level ``number``."""
         priority = self.priorities[number]
         store.listener = self
         self._levels[priority] = store
@@ -274,7 +274,7 @@ class PriorityStore(_store.Store):
             self.listener.segment_opened(self)
 
     def record_damaged(self, store, path, start, end, count):
-        """Report a damaged record to the listener. Called by a level."""
+        """Report damaged records to the listener. Called by a level."""
         if self.listener is not None:
             self.listener.record_damaged(self, path, start, end, count)
 

@@ -34,12 +34,12 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 class RecoveryReport(NamedTuple):
     """Result of opening a store.
 
-        ready_count    ready messages
-        scanned        segments that were read record by record
-        lost           damaged records that had been flushed
+        ready_count    number of ready messages
+        scanned        number of segments that were read record by record
+        lost           number of damaged or missing records that had been flushed
         removed        paths of removed files
-        gone           paths of missing msgs files, which the last run left
-        gone_count     messages in these files
+        gone           paths of missing msgs files that had messages when the last run stopped
+        gone_count     number of messages in these files
     """
 
     ready_count: int = 0
@@ -113,7 +113,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """Return {segment number: unacked messages} from the last normal stop; empty if unknown."""
+        """Return {segment number: count of unacked messages} from the last normal stop; empty if unknown."""
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
@@ -166,7 +166,7 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """Return the Head of the msgs file, rebuilt from the acks file's head if the first is unreadable.
+        """Return the Head of the msgs file, rebuilt from the acks file's head if its own is unreadable.
         None if the msgs file belongs to another segment, or if neither head is usable.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
@@ -257,7 +257,7 @@ class Recovery:
 
     def _scan(self, segment, head, missing=None):
         """Check every record of a segment without valid closing counts (seal), then flush and seal it.
-        ``missing``: a seal that counts more records than the file has, whose ordinals are not used again.
+        ``missing``: None, or a seal with more records than the file has; their ordinals are not used again.
         """
         # At a promoted follower's boot all segments are flushed and sealed together (unsealed).
         unsealed = self.store.pool.boot.unsealed
@@ -404,7 +404,7 @@ class Recovery:
         return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
 
     def _keep_settled(self, number, msgs, acks):
-        """Rename and keep a segment with unreadable acks that had no message left at the last normal stop."""
+        """Rename the files of a segment with unreadable acks, which had no message at the last stop."""
         # All were acked, unless somebody has restored the file.
         kept = []
         for file in (msgs, acks):
@@ -451,7 +451,7 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """Remove an acks file that has no msgs file."""
+        """Remove an acks file that has no msgs file. Keep it in set-aside/ if messages are lost."""
         # If the segment had messages at the last orderly stop, their loss is logged and the acks file set
         # aside.
         path = self.store.path_of("acks", number)

@@ -1,8 +1,8 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
 Used by the queue factory; uses recovery, which takes seconds for a long queue. Pool, committer and register
-of files belong to the event loop's thread. The recovery thread only records its calls to them. They are made
-in the event loop after recovery.
+of files belong to the event loop's thread. The recovery thread only records its calls to them. The event loop
+makes these calls after recovery.
 """
 import copy
 
@@ -110,7 +110,7 @@ class LaterRegister(Later):
     overwritten = appended
 
     def catch_up(self):
-        """Make the recorded calls in the event loop. Ranges that were cut off meanwhile are left out."""
+        """Make the recorded calls. Leaves out bytes behind a file's end. Call in the event loop."""
         for verb, arguments, _ in self._calls:
             if verb != "overwritten":
                 getattr(self._target, verb)(*arguments)

@@ -272,8 +272,8 @@ class Requeued:
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due, kind):
-        """Write a count of deliveries into the acks file, which grows if necessary. Arguments and result are
-        those of Segment.put_count.
+        """Write a count of deliveries into the acks file, which grows if necessary. Returns the index + 1 of
+        the entry with the count, or 0. See Segment.put_count() for the arguments.
         """
         if (entry == 0 or due >= 0) and segment.spare_entries() < (2 if due < 0 else 3):
             try:

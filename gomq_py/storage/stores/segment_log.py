@@ -76,8 +76,8 @@ class SegmentLog(_store.Store):
         self._is_unawaited = False
 
     def open_aside(self):
-        """Have threads open closed segments, for readers that can wait. Such a reader gets messages of the
-        segment after the call of ``listener.segment_opened(store)``.
+        """Have threads open closed segments, for readers that can wait. If a reader waits, the store calls
+        ``listener.segment_opened(store)`` when the reader can go on.
         """
         if self.opener is None:
             self.opener = Opener()
@@ -98,8 +98,8 @@ class SegmentLog(_store.Store):
     # its end
 
     def close(self):
-        """Refuse all further calls. The files are sealed (get their closing counts) and closed at once or, if
-        they have unflushed changes, after the next flush.
+        """Refuse all further calls. Files of a durable store are sealed (get their closing counts) and closed
+        at once or, if they have unflushed changes, after the next flush. Other files are dropped.
         """
         # committer.stop() waits for that sync.
         self.write_out()  # may fence
@@ -124,7 +124,7 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The segment_list.Listed of the closed store. None without segments, or if an error stopped it."""
+        """The segment_list.Listed of the closed store; None without segments or if an error stopped it."""
         if self._fenced or not self._segments:
             return None
         left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}
@@ -237,8 +237,8 @@ class SegmentLog(_store.Store):
     # called by storage.flush.group_commit
 
     def sync_files(self, acks_too):
-        """Return the list of Files that the present flush must cover. Raises StoreClosed if the store has
-        stopped. ``acks_too``: include the acks of segments in use.
+        """Return the list of Files that the present flush must cover. Raises StoreClosed if an I/O error has
+        stopped the store. ``acks_too``: include the acks of segments in use.
         """
         self.write_out()  # before the check for a fence, because it may fence
         if self._fenced:
@@ -277,7 +277,7 @@ class SegmentLog(_store.Store):
         return bool(self._unsynced)
 
     def _note_synced(self, segment):
-        """Record in the segment's files how much is flushed, and close the segment if it is idle."""
+        """Record how much of a segment is flushed. Seal it if complete, and close it if idle."""
         if segment.syncing:
             segment.flushed, segment.syncing = segment.syncing, 0
         flushed = segment.flushed
@@ -296,10 +296,10 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Reserve space for a record in the write buffer. Returns False without space.
+        """Reserve space for a record in the write buffer, after writing a full buffer to the file.
 
-        A full buffer is written to the file first. After False the buffer has no record of this store. Raises
-        StoreClosed after a failed write.
+        Returns False for a record larger than the buffer, or while another store uses the buffer. The
+        buffer then has no record of this store. Raises StoreClosed if the write has failed.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
@@ -430,7 +430,7 @@ class SegmentLog(_store.Store):
         self.pool.expect(self._expected_bytes, self._expected_shelf)
 
     def _next_shelf(self):
-        """Kind of files that the next segment takes from the pool; see SegmentPool.has."""
+        """Kind of files that the next segment takes from the pool; see SegmentPool.expect."""
         return self._shelf
 
     def _unexpect(self):
@@ -601,7 +601,7 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def announce(self, segment=None):
-        """Report to replicators what was appended to the segment (None: to the last) since the last call."""
+        """Report to replicators what is new in a segment since its last report. None: the write segment."""
         segment = self._write if segment is None else segment
         if segment is None:
             return 0

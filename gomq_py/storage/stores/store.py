@@ -17,8 +17,8 @@ class Store:
     """Keeps the messages of a queue or stream.
 
         ready_count      messages waiting to be taken; ``ready_bytes``: bytes of their bodies
-        unacked_count    messages taken and neither deleted nor requeued; ``unacked_bytes``: their bodies
-        durable          False: the files have no names and no acks
+        unacked_count    messages taken, not deleted or requeued; ``unacked_bytes``: bytes of their bodies
+        durable          False if the files have no names and no acks
         key              first 8 bytes of ``incarnation`` as a number; identifies the store in other files
         failure          the StoreClosed that every append raises after a close, a delete or an I/O error
         listener         None, or an object with ``store_fenced(store, error)`` for I/O errors,
@@ -200,8 +200,8 @@ class Store:
     # its life
 
     def open_aside(self):
-        """Have threads open closed segments, for readers that can wait. Such a reader gets messages of the
-        segment after the call of ``listener.segment_opened(store)``.
+        """Have threads open closed segments, for readers that can wait. If a reader waits, the store calls
+        ``listener.segment_opened(store)`` when the reader can go on.
         """
         raise NotImplementedError
 
@@ -211,7 +211,7 @@ class Store:
         self.committer = committer
 
     def close(self):
-        """Refuse all further calls. The files stay, and are sealed and closed after the next flush."""
+        """Refuse all further calls. A durable store's files stay, sealed and closed after a last flush."""
         # committer.stop() waits for that sync.
         raise NotImplementedError
 

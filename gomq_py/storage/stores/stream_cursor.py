@@ -29,8 +29,8 @@ class StreamCursor:
         self.seek(offset)
 
     def let_wait(self):
-        """Have threads open closed segments. Meanwhile peek() returns False. When a segment is open, the
-        store calls its listener's ``segment_opened``.
+        """Have threads open closed segments. While a thread opens one, peek() returns False. The store then
+        calls its listener's ``segment_opened``.
         """
         self._can_wait = True
 
@@ -134,7 +134,7 @@ class StreamCursor:
         return False
 
     def _arrive(self):
-        """Enter the segment that has the offset. Returns False if it does not exist or cannot be read yet."""
+        """Enter the segment of the cursor's offset. Returns False if none exists or is not readable yet."""
         if self.offset >= self.store.next_offset:
             return False
         segment = self.store.find(self.offset)

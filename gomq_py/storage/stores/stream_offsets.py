@@ -64,7 +64,7 @@ def checksum(content):
 
 class StreamOffsets:
     """Keeps the next offset of each consumer, by consumer tag. ``file``: the open File; None while no
-    consumer has a position. ``dirty``: it has unflushed changes.
+    consumer has a position. ``dirty``: True while the file has unflushed changes.
     """
 
     def __init__(self, folder, files, incarnation):
@@ -161,7 +161,7 @@ class StreamOffsets:
 
     def _adopt(self, tag, read):
         """Register a consumer's slot of the file; ``read``: (slot, offset, updated at, sequence). If the
-        consumer has two slots, keep the later one and clear the other.
+        consumer has two slots, keep the slot that was updated later and clear the other.
         """
         # A consumer has two if its position was forgotten, then written to another slot, and a power cut kept
         # only the second of these writes.

@@ -60,8 +60,8 @@ class StreamRecovery(Recovery):
         return self._report()
 
     def _check_positions(self, found):
-        """Log and copy the file of consumers' positions if it changed after the last normal stop. Also if it
-        belongs to another stream. ``found``: its content.
+        """Log and copy the file of consumers' positions if it changed after the last normal stop. After a
+        crash, do so if it is another stream's. ``found``: content of the file.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:
@@ -76,7 +76,7 @@ class StreamRecovery(Recovery):
                 "not what the last run left" if found else "gone or empty", stream_offsets.NAME)
 
     def _open_segment(self, number):
-        """Check an msgs file. Returns its Segment; None, after removing it, if it is another stream's."""
+        """Check an msgs file. Returns its Segment; None, after _remove_pair(), if it is not this stream's."""
         msgs = self.files.open(self.store.path_of("msgs", number))
         try:
             head = self._head_of_pair(number, msgs, None)

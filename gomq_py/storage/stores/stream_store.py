@@ -88,8 +88,8 @@ class StreamStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def _append_staged(self, segment, message, size):
-        """Append a record to the write buffer (Stage) or, while another store uses that, to the segment.
-        Raises StoreClosed if a full buffer could not be written.
+        """Append a record to the write buffer (Stage). If another store uses the buffer, or the record is too
+        large, append to the segment. Raises StoreClosed if a full buffer could not be written.
         """
         if self._has_stage(size):
             self._put_on_stage(segment, message)
@@ -212,8 +212,9 @@ class StreamStore(segment_log.SegmentLog):
         """Describe the segments, oldest first, as dicts.
 
             number, file                             segment number, and path of its file
-            first_offset, next_offset, count         its messages
-            bytes, flushed_bytes, body_bytes         end of the data in the file, its flushed part, bodies
+            first_offset, next_offset, count         offsets and number of the segment's messages
+            bytes, flushed_bytes                     end of the data, and of the flushed data, in the file
+            body_bytes                               bytes of the messages' bodies
             sealed                                   True if the segment is complete
             first_timestamp_ms, last_timestamp_ms    Unix milliseconds; 0 while empty
         """
@@ -230,7 +231,7 @@ class StreamStore(segment_log.SegmentLog):
     # consumers
 
     def put_offset(self, tag, offset, now_ms):
-        """Save a consumer's next offset, to be flushed with low priority. On a full disk nothing changes."""
+        """Save a consumer's next offset, to be flushed with low priority. An I/O error is only logged."""
         try:
             is_new = self.offsets.file is None
             self.offsets.put(tag, offset, now_ms)
@@ -242,7 +243,7 @@ class StreamStore(segment_log.SegmentLog):
         self.committer.mark_acks(self)
 
     def forget_offset(self, tag):
-        """Delete a consumer's position by the next flush. Returns whether it existed."""
+        """Delete a consumer's position, and request a flush. Returns whether it existed."""
         if not self.offsets.forget(tag):
             return False
         self.committer.mark(self)  # an operator waits until the deletion is on the disk
@@ -325,7 +326,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """The segment_list.Listed of the closed stream, with next offset and positions; None if unknown."""
+        """The segment_list.Listed of the closed stream, with next offset and positions; None on errors."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
