@@ -50,7 +50,7 @@ class LaneParts:
 class FastLane(streams.Lane):
     """Handles one connection's packets, within ``limits`` (PacketLimits).
 
-        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``; False from it ends the read
+        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which may end the read
         is_blocked    an alarm stops reading at every PUBLISH
         publishes     count of QoS 0 publishes
         inbound       the client's Inbound, which handles QoS 1 and 2; None until its first such packet
@@ -257,7 +257,7 @@ class FastLane(streams.Lane):
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Count a message that all destinations of the route have got, and note its answer."""
+        """Count a message that was offered to all destinations of the route, and note its answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
@@ -268,7 +268,7 @@ class FastLane(streams.Lane):
     # large packets
 
     def _begin_large(self, start, end):
-        """Begin to gather a packet that is too large for the buffer. Returns the first offset not handled."""
+        """Gather the next packet if it is too large for the buffer. Returns the first offset not handled."""
         at = self.at
         size = 0
         for place in range(1, HEADER_MAX):

@@ -36,7 +36,7 @@ class LargePacket:
         return self._left
 
     def add(self, octets):
-        """Add the next bytes. Returns False if reading must pause. Raises MQTTError."""
+        """Add the next bytes. Pauses reading and returns False if memory is short. Raises MQTTError."""
         self._left -= len(octets)
         if self._refusal is not None:
             return True
@@ -68,7 +68,7 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """Answer the complete packet and return True if its head was refused. Raises MQTTError."""
+        """If the head was refused, answer the complete packet and return True. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)
