@@ -33,8 +33,7 @@ class Connected(NamedTuple):
     """The result of connect().
 
         was_there      the session existed
-        is_recorded    a definition was written, for this session or one it replaced; the answer must wait for
-                       the disk
+        is_recorded    definitions were written that may not be on disk; the answer must wait for the disk
     """
 
     session: Any

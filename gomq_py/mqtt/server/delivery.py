@@ -38,7 +38,7 @@ class SessionConsumer(consumers.Consumer):
 
         sink              the Sink, whose gathered packets are sent before any message of the queue, or None
         ended(reason)     called when the queue drops this consumer
-        dropped           count of messages too large for the client or impossible in MQTT
+        dropped           count of messages too large, without an MQTT topic, or forbidden to the client
         trace(message)    if not None, gets each message sent
         is_exact          QoS 2 messages are among the packets written and not yet sent
         unsafe            the packets that wait until followers have their QoS 2 messages. Empty while a QoS 2

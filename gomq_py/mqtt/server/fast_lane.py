@@ -6,8 +6,8 @@ destinations, a plain acknowledgement straight to Inbound or Outbound (flows). E
 connection go to ``connection.fail``. Never switches greenlets.
 
 A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
-topic as routing key) is remembered with the route, and written over the bytes before the end of the topic,
-which belong to packets already handled.
+topic as routing key) is remembered with the route. The routing is written over the topic and the bytes in
+front of the topic, which are no longer needed.
 """
 from functools import partial
 
@@ -52,7 +52,7 @@ class FastLane(streams.Lane):
 
         is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which may end the read
         is_blocked    an alarm stops reading at every PUBLISH
-        publishes     count of QoS 0 publishes
+        publishes     count of QoS 0 publishes that needed no slow lane
         inbound       the client's Inbound, which handles QoS 1 and 2; None until its first such packet
     """
 

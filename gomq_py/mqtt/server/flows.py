@@ -54,7 +54,7 @@ class Inbound:
         received           the session's QoS 2 identifiers that are not released
         is_over            the connection ends; no packet is handled any more
         publishes, published, confirmed_count
-                           counts of publishes: all, those at QoS 1 and 2, those answered with success
+                           counts of publishes: all but FastLane's, those at QoS 1 and 2, those with success
     """
 
     # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm.

@@ -1,7 +1,7 @@
 """Large packets: gathers, read by read, a packet too large for the input buffer.
 
-The memory comes from the memory budget for message bodies (hub.budget). Rights and room for a PUBLISH's
-payload are checked as soon as its head has arrived; after a refusal no more bytes are kept.
+The memory comes from the memory budget for message bodies (hub.budget). Rights and payload size of a PUBLISH
+are checked as soon as its head has arrived; after a refusal no more bytes are kept.
 """
 from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
