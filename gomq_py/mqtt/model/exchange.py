@@ -123,7 +123,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace a session's shared subscriptions, if any, because its queue may have lost messages."""
+        """Replace a session's shared subscriptions after its queue failed. Returns whether there are any."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]

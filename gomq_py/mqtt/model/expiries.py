@@ -1,7 +1,7 @@
 """Expiries: notes when each key's message expires, and finds the keys that are due.
 
-A key has one due time, the earliest noted; the caller then checks the key's message. So a key costs one
-entry, however often its message is replaced. Never switches greenlets.
+A key has one due time, the earliest noted, and so costs one entry, however often its message is replaced.
+When a key is due, the caller checks the message's own expiry. Never switches greenlets.
 """
 import heapq
 

@@ -21,9 +21,9 @@ class Interest:
 
         topic           the topic's bytes, at the pointer ``at``; empty if the client must not get messages
         qos             highest granted QoS
-        as_published    RETAIN is kept
+        as_published    messages keep their RETAIN flag
         identifiers     MQTT 5 properties with the subscription identifiers
-        is_kept         an unshared subscription binds the session's queue
+        is_kept         the session's queue gets the messages by an unshared subscription
         is_shared       a matching subscription is shared
         is_wanted       a subscription matches
         alias           the topic's alias on the connection, or 0; the only attribute that may change

@@ -90,7 +90,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """Return (list number, index in the list) of the key or its place; list number -1 at the front."""
+        """Return (list number, index) of the key, or of where to insert it; (-1, 0) before the first key."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 

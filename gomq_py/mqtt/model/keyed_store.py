@@ -11,7 +11,8 @@ that store all messages stay unacked; an index in memory, rebuilt at boot, has t
   Messages whose publishers were not answered may be there or not. Of several messages of a key the last,
   which the disk may have refused, is rewritten before the others are deleted.
 - *Bounded*: a message that is never replaced keeps its segment on disk. Messages in sparse segments are
-  rewritten, in slices, until all segments take at most SPARSE times the bytes of messages, plus some.
+  rewritten, in slices, until all segments take at most SPARSE times the bytes of messages, plus
+  SPARE_SEGMENTS segments.
 
 Never switches greenlets, never flushes.
 """
@@ -42,8 +43,8 @@ TRY_AGAIN_MS = 1000
 class KeyedStore(Destination):
     """A Destination that keeps one message per key.
 
-        name                  the vhost's message store, which the first message creates
-        key_of(message)       returns the key (a text) of a stored message, None for a foreign message
+        name                  name of the vhost's message store, which the first message creates
+        key_of(message)       returns the key (a text) of a stored message, None if the message has no key
         tombstone(key)        makes the Message that deletes the key's message
         index                 (KeyIndex) the location of each key's message
         octets                bytes of all bodies together
@@ -134,7 +135,7 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Append a copy, not ready for consumers. Returns (location, expiry in Unix ms). Raises StoreError,
+        """Append an unacked copy of the message. Returns (location, expiry in Unix ms). Raises StoreError,
         Refused.
         """
         store, shown = self._opened(), self._shown

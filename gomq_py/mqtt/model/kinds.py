@@ -1,8 +1,8 @@
 """Kinds: registers MQTT's kinds of queues, exchanges and stores with a broker.
 
-Every process that builds a broker or reads its folder registers these kinds, with or without MQTT listeners,
-because an earlier run may have left MQTT state. Modules that only sessions need (1.3 MB, mostly compiled) are
-imported for the first session, or when MQTT's listeners open.
+Every process that builds a broker or reads its folder registers these kinds, even without MQTT listeners: an
+earlier run may have left MQTT state. Modules that only sessions need (1.3 MB, mostly compiled) are imported
+for the first session, or when MQTT's listeners open.
 """
 from functools import partial
 

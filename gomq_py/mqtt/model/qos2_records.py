@@ -2,8 +2,8 @@
 own.
 
 A record outlives a kill once the function that writes it has returned; a deletion outlives a kill from the
-end of the batch on. Records are flushed soon; deletions by PUBREL before PUBCOMP leaves. A rewritten record's
-old copy is deleted once the new copy is on disk. Kinds of records:
+end of the batch on. Records are flushed soon. A deletion by PUBREL is flushed before PUBCOMP leaves. A
+rewritten record's old copy is deleted once the new copy is on disk. Kinds of records:
 
     sent        written before a PUBLISH of QoS 2 leaves, deleted at its PUBCOMP. After a restart the message
                 is sent again with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and
@@ -22,7 +22,8 @@ old copy is deleted once the new copy is on disk. Kinds of records:
 A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). A boot
 checks these positions:
 
-- after a kill: of the last record, whose message may be missing, and of messages in files without names
+- after a kill: of the last record, whose message may be missing, and of messages that were in files without
+  names, which a kill deletes
 - after a power loss, in a copied folder or in a follower's: of all received records that are not sure
 
 If all destinations have the message, its identifier is restored, and sure from then on. If only some have it,
@@ -60,8 +61,8 @@ NO_ROUTING = b"\0\0"
 class QoS2Records(_scheduler.TurnTaker):
     """Keeps the QoS 2 packet identifiers of one vhost on disk, in a store made for the first record. Records
     that cannot be stored are skipped and logged. If the store has ``failed``, another QoS2Records with a new
-    store replaces this one (moving.Replacing). Both are ``is_stuck`` until the definitions on disk name the
-    new store: a kill before that would restore identifiers that clients have released.
+    store replaces this one (moving.Replacing). Old and new object are ``is_stuck`` until the definitions on
+    disk name the new store: an earlier kill would restore identifiers that clients have released.
     """
 
     __slots__ = (
@@ -380,7 +381,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Append a record. Returns its location, or 0 on failure. In state BEGUN and later states the record
+        """Append a record. Returns its location, or 0 on failure. In states BEGUN and MAY_BE_LOST the record
         has the log positions of _note_places().
         """
         if not self._opened():
@@ -443,7 +444,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
     def _delete_old_copies(self, moved, error):
-        """Delete replaced records, whose copies are on disk. After an ``error``, the next moved() does."""
+        """Delete replaced records, whose copies are on disk. After an ``error``, leave this to moved()."""
         if error is not None:
             self.old_copies += moved
             return

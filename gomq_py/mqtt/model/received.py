@@ -68,7 +68,8 @@ class Received:
 
     def begin(self, identifier, destinations, message):
         """Record that ``destinations`` (a tuple) will now get the message of an identifier. The identifier is
-        unknown, partly stored or postponed. The caller then calls add(), not_stored() or postpone().
+        unknown, partly stored or postponed. The caller then calls add(), postpone(), not_stored() or
+        refused_by_some().
         """
         if self.records is None or self.closed:
             return
@@ -153,7 +154,9 @@ class Received:
         return identifier in self.storing
 
     def when_stored(self, identifier, callback):
-        """Call ``callback(taken, queues)`` when a message that waits for files has been stored or refused."""
+        """Call ``callback(taken, queues)`` when a message that waits for files is stored or refused.
+        ``queues``: as in add(), or None if refused.
+        """
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
@@ -206,7 +209,7 @@ class Received:
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
-        """Forget an identifier whose message may be lost, because stores of some ``destinations`` failed. The
+        """Note that an identifier's message may be lost, because stores of some ``destinations`` failed. The
         client's repeat goes only to these destinations.
         """
         # Identifiers of an earlier run stay: boot flushed their messages.
@@ -258,7 +261,9 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that the messages of the first ``added`` identifiers, recorded up to ``mark``, are on disk."""
+        """Note that the messages of the first ``added`` identifiers are on disk. ``mark``: location for
+        QoS2Records.sure(), or 0.
+        """
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]

@@ -15,7 +15,7 @@ LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
-    """Return the Redistribution for a session whose queue will be deleted. First returns unacknowledged
+    """Return the Redistribution for a session whose queue will be deleted, after returning unacknowledged
     messages to the queue. Without shared subscriptions, does nothing and returns None.
     """
     if not any(is_shared(one) for one in session.subscriptions):
@@ -30,7 +30,7 @@ def of(session):
 
 
 class Redistribution:
-    """A callable that finds a SharedSubscription to publish an ended session's message to, or None.
+    """A callable that returns the SharedSubscription to publish an ended session's message to, or None.
     ``filters``: the session's topic filters; ``begun``: result of Sent.begun().
     """
 
@@ -80,7 +80,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Whether a client acknowledges the message with this describe(). Not if it is replayed."""
+    """Return whether a client acknowledges a message. False for a replay. ``about``: its describe()."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

@@ -1,8 +1,8 @@
 """Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-Copies go to the session's queue or, at QoS 0, to its destination. They have the QoS, RETAIN and identifier of
-the subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
-Never switches greenlets.
+Copies go to the session's queue or its sink, as messages of the subscription do. They have RETAIN, the
+subscription's identifier, and at most its QoS (flag REPLAYED of wire.crossing). A replay runs in slices, and
+pauses while the queue has WINDOW messages. Never switches greenlets.
 """
 from collections import OrderedDict
 
@@ -154,7 +154,7 @@ class Replay(Job):
 
 
 def copy_for(message, about, properties, subscription):
-    """Copy a retained message with a subscription's QoS and identifier. ``about``: message.describe()."""
+    """Copy a retained message for a subscription, at its QoS or lower. ``about``: message.describe()."""
     qos = min(crossing.qos_of(about["flags"]), subscription.qos)
     if subscription.identifier:
         properties += identifier_property(subscription.identifier)

@@ -32,7 +32,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 class Retained(KeyedStore):
     """The retained messages of one vhost: at most ``max_messages``, with at most ``max_octets`` bytes of
-    payload. When full, accepts a message only in place of a larger message of the topic.
+    payload. When full, accepts a message only in place of a larger one of the same topic.
     """
 
     takes_publishes_only = True

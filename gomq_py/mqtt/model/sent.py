@@ -8,7 +8,7 @@ unacknowledged messages are sent again with their identifiers. Each identifier h
     8       8       location of its record in mqtt.model.qos2_records (QoS 2 of a durable session), else 0
     16      4       if FREE, the next free identifier, or 0; otherwise the low bytes of the message's storing
                     time (Unix milliseconds)
-    20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
+    20      1       state: FREE, QOS_1, QOS_2 or RELEASED; plus FROM_BEFORE if of an earlier connection
     21      1       1: the message is taken from the queue, and has yet to go back there
     22      1       1: sent by an earlier run, so that another message may have this location by now
     23      1       1: the client may hold an unknown message with this identifier (``doubts``)
@@ -129,7 +129,7 @@ class Sent:
 
     def spare(self, message):
         """Hold the queue's first message, for which is_owed() is true, outside the queue until the client
-        reconnects, so that others can be dropped. Returns False, without effect, for a connected client.
+        reconnects: other messages can then be dropped. For a connected client, does nothing, returns False.
         """
         if self.is_connected:
             return False
@@ -474,7 +474,7 @@ class Sent:
 
 
 class Returning(Job):
-    """Requeues very many messages of a Sent in slices. Meanwhile the queue delivers nothing."""
+    """Requeues very many messages of a Sent in slices. Until the end, the queue delivers nothing."""
 
     name = "putting back what MQTT clients have not acknowledged"
 

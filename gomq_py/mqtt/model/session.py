@@ -101,16 +101,16 @@ class Session:
         of_token               True if that user logged in by a token
         version                protocol level
         kept                   arguments that limit the queue
-        connection             of the client; None while absent, as are may_get and may_get_all
+        connection             the client's connection; None while absent, as are may_get and may_get_all
         may_get(filter)        whether the client may receive messages by the topic filter
         may_get_all()          whether the client may receive messages by every filter
-        queue                  the SessionQueue, or None while no message is kept
+        queue                  the SessionQueue, or None until one is needed
         sink                   the Destination of QoS 0 messages while the client is connected, else None
         is_durable             the session outlives its connection, for ``expiry_s`` seconds
         is_safe                the session's definition is known to be on disk
         subscriptions          {topic filter: Subscription}, changed by its bindings alone
         sent, received         packet identifiers in flight, which outlive connections
-        is_doubtful            the client may have more in flight, whose records a power loss deleted
+        is_doubtful            the client may hold more identifiers, whose records a power loss deleted
     """
 
     def __init__(self, sessions, client_id):
@@ -192,7 +192,7 @@ class Session:
         return subscription is None or subscription.binding.destination is not self.sink
 
     def is_allowed_all(self):
-        """Return whether the client may receive messages by every filter, until its rights change."""
+        """Return whether the client may now receive messages by every filter."""
         return self.may_get is None or self.may_get_all is not None and self.may_get_all()
 
     def allowed(self, filters):

@@ -35,7 +35,7 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store a message of the session's own client, marked OWN because of No Local subscriptions."""
+        """Store a message of the session's own client, marked OWN, unless No Local excludes it."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()

@@ -33,8 +33,7 @@ class Connected(NamedTuple):
     """The result of connect().
 
         was_there      the session existed
-        is_recorded    a definition was written, for this session or one it replaced; the answer must wait for
-                       the disk
+        is_recorded    definitions were written that may not be on disk; the answer must wait for the disk
     """
 
     session: Any
@@ -91,7 +90,7 @@ class Sessions:
             expiry_s    how long the session outlives its connection, NEVER: forever
             kept        more arguments for the session's queue
             of_token    a token named the ``user``
-            kept_max    most durable sessions that one user may begin, 0: no limit
+            kept_max    most durable sessions that one user may have, 0: no limit
 
         Raises NotFound if the queue is closed after a fault, ResourceLocked if a queue of another kind has
         the name, OutOfResources, PreconditionFailed.
@@ -260,7 +259,7 @@ class Sessions:
             self.vhost.routes_changed(self.exchange)
 
     def with_identifiers(self):
-        """Return a new list of the sessions that have packet identifiers in flight."""
+        """Return a new list of the sessions that may have packet identifiers in flight."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
     def qos2_records_failed(self, records):
@@ -272,8 +271,8 @@ class Sessions:
         self._replacing.begin()
 
     def renew_qos2_records(self):
-        """Make new ``qos2_records`` with a new store. Raises OutOfResources. Returns a list of the sessions
-        with packet identifiers in flight.
+        """Make new ``qos2_records`` with a new store. Raises OutOfResources. Returns the list of
+        with_identifiers().
         """
         self.vhost.stores.replace(QOS2_STORE)
         before, self._qos2_records = self._qos2_records, self._make_qos2_records()

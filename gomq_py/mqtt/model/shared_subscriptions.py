@@ -16,8 +16,8 @@ class Member:
 
         target        the session's queue, or its destination for QoS 0
         count         number of its bindings
-        is_present    the session counts as connected
-        is_allowed    the session may get messages; computed at revision ``rights`` of its client's rights
+        is_present    the member is one of the connected members
+        is_allowed    the client may get messages; valid while its rights have revision ``rights``
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -32,7 +32,7 @@ class Member:
         self.is_allowed = False
 
     def reading(self):
-        """Return how fast the member's client reads: ROOM, FULL or LATE; ROOM for a queue."""
+        """Return how the member's client reads: ROOM, FULL or LATE. Always ROOM if ``target`` is a queue."""
         sink = self.session.sink
         if self.target is not sink or sink.room() > 0:
             return ROOM
@@ -150,7 +150,7 @@ class SharedSubscription(_routes.Destination):
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation, reading):
-        """Publish to the next member of the rotation with this ``reading`` that accepts the message."""
+        """Publish to the next member with this ``reading`` that takes the message. Returns 1, LATER or 0."""
         later = None
         members = rotation.members
         count = len(members)

@@ -1,9 +1,10 @@
 """Wills: keeps clients' wills, messages to publish when a client is lost (MQTT 5 §3.1.2.5, §3.1.3.2.2).
 
 A keyed_store has the wills on disk; sessions report ends of connections and sessions; mqtt.server.will
-publishes. After a connection's end, unless DISCONNECT forbids it, its will is published when the will's delay
-is over or the session ends, whichever comes first; but not if the client has resumed the session. At a
-restart connected clients count as lost, unless they reconnect in time. Never switches greenlets.
+publishes. After a connection's end its will is published when the will's delay is over or the session ends,
+whichever comes first. A will is not published if DISCONNECT forbids it, or if the client has resumed the
+session. At a restart connected clients count as lost, unless they reconnect in time. Never switches
+greenlets.
 
 Right before a will is published, the positions that it will get in the destinations' logs are recorded, as in
 qos2_records: after a kill in between, the boot has the will published to the destinations that lack it.
@@ -407,7 +408,7 @@ _KINDS = {
 
 
 def _will_of(message):
-    """Return the Will of a record, or None for a foreign record."""
+    """Return the Will of a record, or None if the record is not a will."""
     headers = {_OF_TOKEN: False, _PLACES: b"", **_headers_of(message)}
     for key, kind in _KINDS.items():
         if not isinstance(headers.get(key), kind):

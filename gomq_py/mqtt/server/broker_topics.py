@@ -122,7 +122,9 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """{topic: value as text}. Bytes and publishes of all protocols since the broker's start count."""
+        """Return {topic: value as text}. Bytes and publishes are those of all protocols since the broker's
+        start.
+        """
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass

@@ -57,11 +57,11 @@ class ShownLimits(NamedTuple):
 class Connection(ClientConnection):
     """Serves an MQTT client.
 
-        session, caller                       the Session (mqtt.model), and the Caller of broker operations;
-                                              set at CONNACK
-        receive_maximum, topic_alias_maximum  the fields of CONNECT
-        maximum_packet_size                   the field of CONNECT; 0: any size
-        is_leaving                            DISCONNECT came, with ``leave_code``; any other end is abnormal
+        session, caller        the Session (mqtt.model), and the Caller of broker operations; set at the login
+        receive_maximum        the field of CONNECT, or the setting mqtt_max_inflight_messages if smaller
+        topic_alias_maximum    the field of CONNECT
+        maximum_packet_size    the field of CONNECT; 0: any size
+        is_leaving             DISCONNECT came, with ``leave_code``; any other end is abnormal
     """
 
     __slots__ = (
@@ -233,7 +233,7 @@ class Connection(ClientConnection):
 
     def _check_owner(self, is_locked):
         """Raise NoPermission if another user owns the session, and the client may not configure the session's
-        queue. With ``is_locked``, raise ResourceLocked for every other session of another user.
+        queue. With ``is_locked``, raise ResourceLocked even if the client may.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -425,7 +425,7 @@ class KeepAliveTimeout(MQTTError):
 
 
 def _utf8(text):
-    """Return the text without control characters, which clients may refuse in MQTT strings [MQTT5 1.5.4]."""
+    """Return the text with ? for control characters, which clients may refuse in strings [MQTT5 1.5.4]."""
     return text.encode("utf-8", "replace").decode().translate(_WITHOUT_CONTROLS)
 
 

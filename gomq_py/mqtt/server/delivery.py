@@ -1,11 +1,11 @@
 """Delivery: writes PUBLISH packets for one client.
 
 SessionConsumer delivers messages of the client's session queue. Sink sends QoS 0 messages that no queue
-keeps. mqtt.server.flows makes both; publication writes packets for them. The consumer fills the shared output
-buffer when its queue calls it; its capacity is 0 while the output is blocked. The sink is a Destination
-without a store, bound like a queue. It gathers packets while a read is handled, and sends them at the read's
-end. Publishers wait a while for a client whose share of memory is full; then the client loses messages. Never
-switches greenlets.
+keeps. mqtt.server.flows makes consumer and sink; publication writes packets for them. The queue calls the
+consumer, which fills the shared output buffer; the consumer's capacity is 0 while the output is blocked. The
+sink is a Destination without a store, bound like a queue. It gathers packets while a read is handled, and
+sends them at the read's end. Publishers wait a while for a client whose share of memory is full; then the
+client loses messages. Never switches greenlets.
 """
 from functools import partial
 
@@ -38,11 +38,12 @@ class SessionConsumer(consumers.Consumer):
 
         sink              the Sink, whose gathered packets are sent before any message of the queue, or None
         ended(reason)     called when the queue drops this consumer
-        dropped           count of messages too large for the client or impossible in MQTT
+        dropped           count of messages too large, without an MQTT topic, or forbidden to the client
         trace(message)    if not None, gets each message sent
         is_exact          QoS 2 messages are among the packets written and not yet sent
-        unsafe            if not None, nothing is delivered: the packets that wait until followers have their
-                          QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers
+        unsafe            the packets that wait until followers have their QoS 2 messages. Empty while a QoS 2
+                          message waits for a new store of identifiers. None if nothing waits, otherwise
+                          nothing is delivered
     """
 
     __slots__ = (
@@ -162,8 +163,8 @@ class SessionConsumer(consumers.Consumer):
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
-        """Find and measure the client's next message. Returns its packet's size in bytes; 0 without a
-        message, or after many dropped messages in this turn.
+        """Find and measure the client's next message. Returns its packet's size in bytes. Returns 0 if there
+        is none, if it must wait for a PUBCOMP, or after many dropped messages in this turn.
         """
         queue = self.source
         sent = self.sent
@@ -193,7 +194,8 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Take the measured message, and write it at ``out[at]``. Returns the end offset, ``at`` if it waits.
+        """Take the measured message, and write its packet at ``out[at]``. Returns the offset behind the
+        packet, or ``at`` if the message must wait.
         """
         qos = self.publication.qos
         if qos == 0:
@@ -332,8 +334,8 @@ class SessionConsumer(consumers.Consumer):
 
 class Sink(routes.Destination):
     """Sends QoS 0 messages to one client. ``limit``: bytes that may wait for the socket, besides one large
-    message. ``sent``, ``dropped``: counts. ``blocked_ms``: since when the socket has not taken all bytes, in
-    Unix milliseconds; 0 if it has. ``trace(message)``, if not None, gets each message sent.
+    message. ``sent``, ``dropped``: numbers of messages. ``blocked_ms``: since when the socket has not taken
+    all bytes, in Unix milliseconds; 0 if it has. ``trace(message)``, if not None, gets each message sent.
     """
 
     __slots__ = (
@@ -399,7 +401,8 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """Return how many retained or shared messages the sink accepts now. Others wait elsewhere."""
+        """Return how many retained messages the sink accepts now. At 0, shared messages prefer other members.
+        """
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
@@ -426,7 +429,7 @@ class Sink(routes.Destination):
         """Do nothing, because a sink's messages do not wait for memory."""
 
     def _make_room(self, size):
-        """Make room for ``size`` more bytes. Returns False if a spare buffer is too small."""
+        """Make room for ``size`` more bytes. Returns False if no buffer is large enough."""
         if self.gathered + size > buffers.SPARE_OCTETS:
             self.send()
             if size > buffers.SPARE_OCTETS:

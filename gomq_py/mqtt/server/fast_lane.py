@@ -6,8 +6,8 @@ destinations, a plain acknowledgement straight to Inbound or Outbound (flows). E
 connection go to ``connection.fail``. Never switches greenlets.
 
 A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
-topic as routing key) is remembered with the route, and written over the bytes before the end of the topic,
-which belong to packets already handled.
+topic as routing key) is remembered with the route. The routing is written over the topic and the bytes in
+front of the topic, which are no longer needed.
 """
 from functools import partial
 
@@ -50,9 +50,9 @@ class LaneParts:
 class FastLane(streams.Lane):
     """Handles one connection's packets, within ``limits`` (PacketLimits).
 
-        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``; False from it ends the read
+        is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which may end the read
         is_blocked    an alarm stops reading at every PUBLISH
-        publishes     count of QoS 0 publishes
+        publishes     count of QoS 0 publishes that needed no slow lane
         inbound       the client's Inbound, which handles QoS 1 and 2; None until its first such packet
     """
 
@@ -257,7 +257,7 @@ class FastLane(streams.Lane):
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Count a message that all destinations of the route have got, and note its answer."""
+        """Count a message that was offered to all destinations of the route, and note its answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
@@ -268,7 +268,7 @@ class FastLane(streams.Lane):
     # large packets
 
     def _begin_large(self, start, end):
-        """Begin to gather a packet that is too large for the buffer. Returns the first offset not handled."""
+        """Gather the next packet if it is too large for the buffer. Returns the first offset not handled."""
         at = self.at
         size = 0
         for place in range(1, HEADER_MAX):

@@ -54,7 +54,7 @@ class Inbound:
         received           the session's QoS 2 identifiers that are not released
         is_over            the connection ends; no packet is handled any more
         publishes, published, confirmed_count
-                           counts of publishes: all, those at QoS 1 and 2, those answered with success
+                           counts of publishes: all but FastLane's, those at QoS 1 and 2, those with success
     """
 
     # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm.
@@ -128,7 +128,7 @@ class Inbound:
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
         """Answer a message that was offered to all destinations. ``taken``: all stored it. ``queues`` (tuple
-        or None): the destinations to flush before the answer; if not ``taken``, all destinations.
+        or None): if ``taken``, the destinations to flush before the answer, otherwise all destinations.
         """
         self.publishes += 1
         if qos:
@@ -179,7 +179,8 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """Answer a repeated QoS 2 PUBLISH. While its message is being stored: returns False, pauses reading.
+        """Answer a repeated QoS 2 PUBLISH, and return True. If its message still waits for files, pause
+        reading and return False; the answer follows later.
         """
         if self.received.is_storing(packet_identifier):
             hold = self.connection.stream.pause_reading(WAITS_FOR)
@@ -361,7 +362,7 @@ class Outbound:
         self.attach()
 
     def attach(self):
-        """Consume the session's queue, if there is one and this does not consume it yet."""
+        """Consume the session's queue, if the session has one that is not consumed yet."""
         queue = self.session.queue
         if queue is None or self.consumer is not None or self.is_stopped:
             return

@@ -1,7 +1,7 @@
 """Large packets: gathers, read by read, a packet too large for the input buffer.
 
-The memory comes from the memory budget for message bodies (hub.budget). Rights and room for a PUBLISH's
-payload are checked as soon as its head has arrived; after a refusal no more bytes are kept.
+The memory comes from the memory budget for message bodies (hub.budget). Rights and payload size of a PUBLISH
+are checked as soon as its head has arrived; after a refusal no more bytes are kept.
 """
 from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
@@ -36,7 +36,7 @@ class LargePacket:
         return self._left
 
     def add(self, octets):
-        """Add the next bytes. Returns False if reading must pause. Raises MQTTError."""
+        """Add the next bytes. Pauses reading and returns False if memory is short. Raises MQTTError."""
         self._left -= len(octets)
         if self._refusal is not None:
             return True
@@ -68,7 +68,7 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """Answer the complete packet and return True if its head was refused. Raises MQTTError."""
+        """If the head was refused, answer the complete packet and return True. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)

@@ -1,7 +1,7 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
-A client has ``mqtt_login_timeout`` to log in; until its login one small packet is kept. broker.verbs.entering
-admits the client; then the connection begins the session and sends CONNACK.
+A client has ``mqtt_login_timeout`` to log in. Its CONNECT may have ``mqtt_max_octets_before_login`` bytes.
+broker.verbs.entering admits the client; then the connection begins the session and sends CONNACK.
 """
 import os
 from base64 import urlsafe_b64encode

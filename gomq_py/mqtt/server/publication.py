@@ -33,7 +33,7 @@ class Publication:
     """Measures and writes one client's PUBLISH packets.
 
         packet_max    largest packet in bytes that the client accepts
-        alias_max     the client's highest topic alias
+        alias_max     the highest topic alias to use
         qos, size     of the message measured last
     """
 

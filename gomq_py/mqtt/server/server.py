@@ -65,7 +65,7 @@ class MQTTServer:
         return self._lane_parts[version]
 
     def look_after(self, vhost):
-        """Apply the settings' limits to a vhost, and start its wills. Called at each client's login."""
+        """Apply the settings' limits to a vhost, and begin to publish its wills. Called at each login."""
         settings, sessions = self.settings, vhost.extras[EXTRA]
         sessions.retained.max_messages = settings.mqtt_max_retained_messages
         sessions.retained.max_octets = settings.mqtt_max_retained_octets

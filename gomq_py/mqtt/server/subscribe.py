@@ -140,7 +140,7 @@ class _Filters(Job):
         return False
 
     def failed(self, error):
-        """End the connection without an answer to the filters handled so far."""
+        """End the connection without an answer to the packet."""
         self._hold.release()
         self._connection.fail(MQTTError("a fault of the broker"))
         return False
@@ -205,7 +205,7 @@ def may(connection, topic_filter):
 
 
 def may_all(connection):
-    """Return whether the client may receive messages by every filter, until its rights change."""
+    """Return whether the client may now receive messages by every filter."""
     return bindings.may_own_all(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange)
 
