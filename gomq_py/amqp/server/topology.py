@@ -18,7 +18,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 # exchanges
 
 def exchange_declare(channel, method):
-    """exchange.declare: create the exchange or, if ``passive``, only check that it exists."""
+    """exchange.declare: create the exchange, or check its properties; if ``passive``, only its existence."""
     if method.passive:
         exchanges.passive_declare(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
@@ -51,8 +51,8 @@ def exchange_unbind(channel, method):
 # queues
 
 def queue_declare(channel, method):
-    """queue.declare: create the queue, or check that the existing queue has the same properties. The queue
-    becomes the channel's last declared queue.
+    """queue.declare: create the queue, or check that the existing queue has the same properties. If
+    ``passive``, only check that it exists. The queue becomes the channel's last declared queue.
     """
     name = cleaned(method.queue)
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
@@ -111,7 +111,7 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """``name``, or the channel's last declared queue if ``name`` is empty. Raises NotFound without one."""
+    """Return ``name`` or, if it is empty, the channel's last declared queue. Raises NotFound without one."""
     name = cleaned(name)
     if name:
         return name
