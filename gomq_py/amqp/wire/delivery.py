@@ -85,7 +85,7 @@ def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
     """Write the header and body frames of a stream's message at ``out[at]``. Returns the offset behind them.
-    Sets the header ``x-stream-offset`` to ``offset``. The properties must be valid.
+    Sets the header ``x-stream-offset`` to ``offset``, if a frame has room. The properties must be valid.
     """
     # A publisher's own ``x-stream-offset`` is replaced. The header is left out if a frame of ``frame_max``
     # has no room for it.
@@ -135,7 +135,7 @@ def write_translated(
 ):
     """Write the header and body frames of a message of another protocol at ``out[at]``. ``form`` translates
     the properties. Returns the offset in ``out`` behind the frames, or -1 for malformed properties. ``out``
-    must have room for translated_bound() bytes.
+    must have room for translated_bound() bytes of properties.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -153,7 +153,7 @@ def write_translated(
 def write_properties(
     out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
 ):
-    """Write the properties translated by ``form`` at ``out[at]``. Returns their end, or -1 if malformed."""
+    """Write properties translated by ``form`` at ``out[at]``. Returns the offset behind, -1 if malformed."""
     most = frame_max - HEADER_OVERHEAD
     if most > forms.BASIC_MAX:
         most = forms.BASIC_MAX

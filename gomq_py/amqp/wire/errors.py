@@ -84,7 +84,7 @@ class NoRoute(SoftError):
 
 
 class NoConsumers(SoftError):
-    """No consumer could take an immediate message. This broker never sends it; our client may get it."""
+    """No consumer could take an immediate message. Our client may get this error; this broker sends none."""
 
     reply_code, name = 313, "NO_CONSUMERS"
 
