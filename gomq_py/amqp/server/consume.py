@@ -170,8 +170,8 @@ def stop_reply_consumer(channel):
 def end_overdue(channel, holder, error):
     """End a consumer that has not acked in time, or close the channel with ``error``. Returns False if
     the channel is closed. A quorum queue's consumer is cancelled, and its messages are requeued without
-    counting as failures. The channel is closed instead if the client does not support cancellation by the
-    broker, or if the messages are too many for return_one().
+    counting as failures. This needs a client that supports cancellation by the broker, and a
+    channel that may_return() all its unacked messages.
     """
     consumer, queue, connection = holder.consumer, holder.queue, channel.connection
     LOG.warning(

@@ -1,7 +1,7 @@
 """Topology: handles the exchange.* and queue.* methods of a channel by calling broker.verbs.
 
-AMQP adds the channel's last declared queue, direct reply-to as a queue, and answers that wait until a durable
-change is on disk. Each handler takes (channel, method) and raises the errors that the client gets.
+Adds what only AMQP has: the channel's last declared queue, direct reply-to as a queue, and answers that wait
+until a durable change is on disk. Handlers take (channel, method) and raise the errors that the client gets.
 """
 from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (

@@ -1,8 +1,8 @@
 """Tx: keeps the publishes (checked and routed) and settlements of a transactional channel until tx.commit.
 
 To clients a commit is all or nothing; in a crash it is not, as in RabbitMQ. A commit stores its messages
-first, and settles once they are on disk: a client that consumes a message and publishes a result in one
-transaction cannot lose both. Commit-ok leaves when all is on disk.
+first, and settles deliveries once the messages are on disk. So a client that consumes a message and publishes
+a result in one transaction cannot lose both. Commit-ok leaves when all is on disk.
 """
 from array import array
 from collections import deque
