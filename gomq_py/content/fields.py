@@ -45,13 +45,13 @@ LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a dateti
 
 
 class Seconds(int):
-    """A timestamp in seconds that is too late for a datetime. Encoded as a timestamp again."""
+    """A timestamp in seconds that is too late for a datetime. It is encoded as a timestamp."""
 
     __slots__ = ()
 
 
 class TypedInt(int):
-    """Base of integers that keep their AMQP type when they are encoded again."""
+    """Base of integers that are encoded as the AMQP type that their class stands for."""
 
     __slots__ = ()
     NAME = ""  # the type's name in RabbitMQ
@@ -100,7 +100,7 @@ class Int64(TypedInt):
 
 
 class Float32(float):
-    """A 32-bit float, of AMQP type ``f``, which it keeps when it is encoded again."""
+    """A 32-bit float, which is encoded as AMQP type ``f``."""
 
     __slots__ = ()
 

@@ -3,8 +3,8 @@ lies, without an object per message. No I/O.
 
     basic.deliver   type 1, channel, size | 00 3C 00 3C, consumer tag, delivery tag u64, redelivered,
                     exchange, routing key | CE
-    basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written
-                    elsewhere)
+    basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (encoded
+                    by frames.method_frame)
     header          type 2, channel, size | 00 3C 00 00, body size u64, properties | CE
                     (properties of content that came by another protocol are made by its Form)
     body            type 3, channel, size | up to frame_max - 8 bytes of the body | CE
