@@ -173,7 +173,7 @@ class Connection(ClientConnection):
 
     def _release(self, then, give_back, answering=()):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
-        ``answering`` still have answers to send, and end afterwards. ``give_back(steps, then)`` runs this.
+        ``answering`` still have answers to send, and end afterwards. ``give_back(ends, then)`` runs this.
         """
         if not self.channels:  # then there are usually no queues either, and nothing takes slices
             try:

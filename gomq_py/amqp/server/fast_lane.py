@@ -1,6 +1,6 @@
 """Fast lane: parses all bytes of one socket read in one compiled pass, with no Python object per message.
 
-Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes it the shared input
+Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes the shared input
 buffer. A publish goes straight to its queues if its method, header and single body frame are complete. A
 basic.ack goes straight to the channel's unacked messages. All other frames go one by one to
 ``handler.slow_frame``, which gives the same results. Never switches greenlets. Raises only for framing
