@@ -33,7 +33,7 @@ BROKEN = "by a fault of the broker"
 class ClientConnection:
     """Serves a client from its first byte to its last. ``why``: the reason of its end, for the log.
 
-    ``local_user``: the user of a client in this process, which uses no port. A subclass has:
+    ``local_user``: the user of a client in this process, which uses no port; otherwise None. A subclass has:
 
         log                              the protocol's logger
         LoginAttempt                     the protocol's ClientLogin
