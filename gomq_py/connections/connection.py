@@ -1,6 +1,8 @@
 """The base class of client connections of all protocols.
 
-    listener > protocol's server > open_stream(), enter(), watch(); over() > _finish() > when_gone()
+    listener > protocol's server > begin() > open_stream()
+    login > enter(), watch()
+    end of the stream > over() > _finish() > the callback given to when_gone()
     event loop's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
 A subclass for each protocol parses and writes. A client has no greenlet, which would take more memory than
@@ -31,14 +33,14 @@ BROKEN = "by a fault of the broker"
 class ClientConnection:
     """Serves a client from its first byte to its last. ``why``: the reason of its end, for the log.
 
-    ``local_user``: the user of a client in this process, which uses no port. A subclass has:
+    ``local_user``: the user of a client in this process, which uses no port; otherwise None. A subclass has:
 
         log                              the protocol's logger
         LoginAttempt                     the protocol's ClientLogin
         goodbye                          the protocol's last message to a client
-        door, protocol                   names for lists of connections
-        channels                         by number, for lists
-        client_properties, limits        for lists
+        door, protocol                   names in lists of connections; limits use ``door``, too
+        channels                         dict of the client's channels by number, shown in lists
+        client_properties                what the client tells about itself, shown in lists
     """
 
     __slots__ = (
@@ -86,7 +88,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """Return (messages sent to the client without a queue, those of them that were dropped)."""
+        """Return the counts (messages sent to the client without a queue, messages dropped)."""
         return 0, 0
 
     # for the protocol to implement
@@ -217,8 +219,8 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Tell the client of the end; release everything. Return True if the client was told. May switch
-        greenlets.
+        """Tell the client of the end; release everything. Return True if the client's close must be
+        awaited. May switch greenlets.
         """
         try:
             return self._say_last_word()
@@ -253,7 +255,7 @@ class ClientConnection:
             login.end()
 
     def how_it_broke(self):
-        """Why a connection without ``why`` ended: the socket's error, or the client closed the socket."""
+        """Return why the connection ended: the socket's error, or that the client closed the socket."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
@@ -285,7 +287,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Whether no bytes came in ``checks`` heartbeat checks in a row, although the stream was read."""
+        """Return True if the last ``checks`` calls found no new bytes, although the stream was read."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0

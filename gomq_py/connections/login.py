@@ -32,12 +32,12 @@ class LoginFailed(Exception):
 class ClientLogin(Lane):
     """Logs in the client of one connection, within ``timeout_s``.
 
-    Until then this object is the connection's Lane (parser). A subclass has process(), and:
+    Until the login ends, this object is the connection's Lane (parser). A subclass has process(), and:
 
         _check(login, deadline)   check the credentials; returns the User; raises LoginFailed; may switch
         _checked(user, login, left_s)
-                                  go on with a login whose credentials are correct; it may take ``left_s``
-                                  seconds more
+                                  go on with a login whose credentials are correct; the login may take
+                                  ``left_s`` seconds more
         _refusal(error)           log why the login failed; return the bytes to send
     """
 
@@ -75,7 +75,7 @@ class ClientLogin(Lane):
         return False
 
     def certified_name(self):
-        """The user name in the client's certificate; "" without a name, None without a valid certificate."""
+        """Return the user name in the client's certificate; "" without a name, None without certificate."""
         socket = self.connection.socket
         return None if is_plain(socket) else certified_name(socket, self.server.settings)
 
@@ -97,7 +97,7 @@ class ClientLogin(Lane):
             raise
 
     def check_later(self, login):
-        """Check the credentials in a greenlet, and go on with the login. Until then reading pauses."""
+        """Check the credentials in a greenlet, then go on with the login. Reading pauses until the answer."""
         # It may wait for a password hash, an issuer's keys, or the delay after failed logins.
         self.end()
         connection = self.connection
@@ -136,7 +136,7 @@ class ClientLogin(Lane):
         raise NotImplementedError
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit a login's event. ``outcome`` is "success" or "failure"; no failures while the broker stops."""
+        """Emit a login's event. ``outcome``: "success" or, unless the broker is stopping, "failure"."""
         events, key = self.broker.events, f"user.authentication.{outcome}"
         if not events.is_heard(key) or error and self.clients.is_closing:
             return

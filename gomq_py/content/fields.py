@@ -45,13 +45,13 @@ LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a dateti
 
 
 class Seconds(int):
-    """A timestamp in seconds that is too late for a datetime. Encoded as a timestamp again."""
+    """A timestamp in seconds that is too late for a datetime. It is encoded as a timestamp."""
 
     __slots__ = ()
 
 
 class TypedInt(int):
-    """Base of integers that keep their AMQP type when they are encoded again."""
+    """Base of integers that are encoded as the AMQP type that their class stands for."""
 
     __slots__ = ()
     NAME = ""  # the type's name in RabbitMQ
@@ -100,7 +100,7 @@ class Int64(TypedInt):
 
 
 class Float32(float):
-    """A 32-bit float, of AMQP type ``f``, which it keeps when it is encoded again."""
+    """A 32-bit float, which is encoded as AMQP type ``f``."""
 
     __slots__ = ()
 
@@ -181,7 +181,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """Check the table at ``at``, u32 size first. Return the offset behind; -1 if malformed or too long."""
+    """Check the table at ``at``, u32 size first. Return the offset behind it; -1 if malformed."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)
@@ -382,8 +382,8 @@ def encode_array(values):
 
 
 def encode_value(value):
-    """Encode a value with its type byte. The Python type decides the AMQP type. Raises TypeError. A plain int
-    becomes an int32, or an int64 if it is too large for that.
+    """Encode a value with its type byte. The Python type decides the AMQP type. A plain int becomes an int32,
+    or an int64 if it is too large for that. Raises ValueError, TypeError for unsupported values.
     """
     encode = ENCODERS.get(type(value))
     if encode is None:
@@ -500,7 +500,7 @@ def find_entry(p, length, key):
 
 
 def get_key(raw, key, default=None):
-    """Return the value of a key in a raw table (u32 size first); ``default`` without it. Raises Malformed."""
+    """Return the value of a key in a raw table (u32 size first); ``default`` if missing. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     return default if entry is None else decode_value(raw, entry[1])[0]
 

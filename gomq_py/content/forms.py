@@ -32,9 +32,9 @@ class Form:
     def write_basic(self, out, at, most, p, routing_at, properties_at, properties_length, flags):
         """Write the basic properties of a message at ``out[at]``. Leave out properties that do not fit.
 
-        Writes at most ``most`` bytes, which is LEAST_ROOM or more. ``out`` must have room for
-        ``basic_bound()`` bytes. Returns the offset behind the last byte written, or -1 if the message's
-        properties are malformed.
+        Writes at most ``most`` bytes, which is LEAST_ROOM or more, and at most ``basic_bound()`` bytes.
+        ``out`` must have room for the smaller number. Returns the offset behind the last byte written, or
+        -1 if the message's properties are malformed.
         """
         raise NotImplementedError
 

@@ -38,8 +38,8 @@ class Gathered:
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Write ``octets`` directly in front of the body. Return the offset where they begin. Negative if
-        there is too little space; then nothing is written.
+        """Write ``octets`` directly in front of the body. Return the offset where they begin. If there is
+        too little space, write nothing and return a negative number.
         """
         start = self.at - len(octets)
         if start >= 0:

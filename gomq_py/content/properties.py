@@ -195,8 +195,8 @@ class PropertyScan:
 
 
 class PropertyEdit:
-    """Edits encoded basic properties. Properties that are not set stay byte for byte. The caller may set
-    ``headers`` (raw table, u32 size first), and set ``expiration`` (text or None) to None.
+    """Edits encoded basic properties. Properties that are not set stay byte for byte. The caller may
+    replace ``headers`` (raw table, u32 size first), and remove the ``expiration`` (text) by setting None.
     """
 
     __slots__ = ("headers", "expiration", "_properties", "_scan")
@@ -333,7 +333,7 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Return the Unix time in ms at which a message is due, from its headers; NOT_DELAYED if none delays it.
+    """Return the Unix time in ms when a message is due, from its headers; NOT_DELAYED without a delay.
 
     The entries in [``at``, ``end``) are checked already. ``arrived_ms`` is when the message arrived, in Unix
     ms. Returns UNTOLD for x-schedule, and for values that must be decoded to Python first.
@@ -368,7 +368,7 @@ def negate(target, to, p, at, end):
     """Copy the header entries in [``at``, ``end``) to ``target[to]``, with the two delay headers negated.
 
     The copy may be MOST_LONGER bytes longer. Returns the offset behind it, or UNTOLD if ``told()`` cannot
-    read a value.
+    read one of the two values.
     """
     delay_at = deliver_at = -1
     while at < end:
@@ -398,7 +398,7 @@ def is_key(p, at, key, length):
 
 
 def is_told(p, at):
-    """Whether ``told()`` can read the value at ``at``: a timestamp, or an integer whose negative fits."""
+    """Return whether told() can read the value at ``at``: a timestamp, or an integer whose negative fits."""
     if p[at] == fields.TIMESTAMP:
         return octets.be64(p, at + 1) <= LAST_DATE_S
     return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST

@@ -152,7 +152,7 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Return (frame bytes in front, length) of the part of the body at offset ``at``."""
+        """Return (frame bytes in front, length) for the part of the body that begins at offset ``at``."""
         return END + self._head(at), min(len(self._body) - at, self._room)
 
     def _head(self, at):

@@ -136,11 +136,11 @@ class Channel(HotChannel):
             self.held_notices.append(method)
 
     def reply_when_safe(self, method, action=None):
-        """Send the answer and call ``action()``, once all changes made so far are on disk."""
+        """Send the answer and call ``action()``, once all earlier changes are on disk."""
         self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
-        """Send the answer; if ``durable``, only once all changes made so far are on disk."""
+        """Send the answer; if ``durable``, only once all earlier changes are on disk."""
         if durable:
             self.reply_when_safe(method)
         else:
@@ -183,7 +183,7 @@ class Channel(HotChannel):
     # consumer timeouts
 
     def watch_unacked(self):
-        """Begin to watch for deliveries that stay unacked too long, and call consumer_timed_out()."""
+        """Have consumer_timed_out() called for deliveries that stay unacked too long."""
         if self.state == OPEN:
             timeouts = self.connection.server.timeouts
             timeouts.watch(self)
@@ -213,8 +213,8 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Requeue an unacked message for an operator. Returns False, without any effect, if that is
-        impossible. The client's later settlement of the message is ignored.
+        """Requeue an unacked message for an operator. Returns False, without any effect, if it cannot be
+        requeued. The client's later settlement of the message is ignored.
         """
         # Impossible: the channel is closed or transactional, the message is not unacked, or RETURNED_MAX
         # messages requeued in this way still await the client's settlement.
@@ -272,9 +272,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Call ``when(callback)``; call ``step()`` when the callback comes, if the channel is still open. An
-        error of ``step()`` closes the channel or connection. The client is not read meanwhile; ``waits_for``
-        tells operators why.
+        """Call ``when(callback)``; when the callback is called, call ``step()`` if the channel is still open.
+        An error of ``step()`` closes the channel or connection. Until then the client is not read;
+        ``waits_for`` tells operators why.
         """
         hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id

@@ -46,7 +46,7 @@ class Confirms:
 
     def published(self, last, refused, unsynced):
         """Confirm all publishes up to number ``last``, with basic.nack for those in ``refused``. The confirms
-        wait for earlier confirms, and until the queues in ``unsynced`` (a tuple of tuples) are flushed.
+        wait for earlier confirms, and until all queues in ``unsynced`` (tuples of queues) are flushed.
         """
         if last == self._seen:
             return

@@ -1,6 +1,6 @@
 """Connection: serves one client: its socket, its handshake, its channels and its end.
 
-In the AMQP server only this module turns errors into frames.
+After the login only this module decides which frame tells the client of an error.
 
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries
@@ -173,7 +173,7 @@ class Connection(ClientConnection):
 
     def _release(self, then, give_back, answering=()):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
-        ``answering`` still have answers to send, and end afterwards.
+        ``answering`` still have answers to send, and end afterwards. ``give_back(ends, then)`` runs this.
         """
         if not self.channels:  # then there are usually no queues either, and nothing takes slices
             try:
@@ -350,7 +350,7 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Handle a frame on a channel that awaits the client's close-ok. Most frames are dropped."""
+        """Handle a frame of a channel that awaits close-ok. Drops all but open, close and close-ok."""
         # The client has sent them before it read channel.close.
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
@@ -419,7 +419,7 @@ class Connection(ClientConnection):
         self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
-        """Close the channel or connection with ``error``, raised by a later slice of the method's work."""
+        """Close the channel or connection with ``error``, raised by a later slice of method ``method_id``."""
         if not isinstance(error, (AMQPError, Refused)):
             LOG.error(
                 "connection %s: fault in what a client asked for on channel %d", self.name, channel.id,

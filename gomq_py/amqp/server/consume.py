@@ -169,9 +169,9 @@ def stop_reply_consumer(channel):
 
 def end_overdue(channel, holder, error):
     """End a consumer that has not acked in time, or close the channel with ``error``. Returns False if
-    closed. A quorum queue's consumer is cancelled, and its messages are requeued without counting as
-    failures. The channel is closed instead if the client would not understand, or if the channel cannot
-    remember the messages' tags.
+    the channel is closed. A quorum queue's consumer is cancelled, and its messages are requeued without
+    counting as failures. This needs a client that supports cancellation by the broker, and a
+    channel that may_return() all its unacked messages.
     """
     consumer, queue, connection = holder.consumer, holder.queue, channel.connection
     LOG.warning(
@@ -290,7 +290,7 @@ def _start(channel, consumer):
 
 
 def _cancelled(consumer, _reason):
-    """Forget a consumer whose queue was deleted, and send basic.cancel if the client supports it."""
+    """Forget a consumer that its queue has dropped, and send basic.cancel if the client supports it."""
     channel = consumer.channel
     if channel.consumers.get(consumer.tag) is consumer:
         del channel.consumers[consumer.tag]

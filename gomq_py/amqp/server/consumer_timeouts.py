@@ -1,5 +1,5 @@
 """Consumer timeouts: cancels a quorum queue's consumer that holds a delivery unacked for too long
-(``Holder.timeout_ms()``), and closes the channel of any other consumer. The message is then requeued.
+(``Holder.timeout_ms()``). Closes the channel of any other such consumer. The message is requeued.
 
 A channel is watched from its first delivery with a timeout until a check finds no delivery with a timeout.
 Channels wait in buckets of one second, and one timer waits for the first bucket. So messages and idle

@@ -1,4 +1,4 @@
-"""Delivery: the AMQP consumer. When its queue calls deliver(), it writes messages to the output buffer.
+"""Delivery: the AMQP consumer, which writes messages to the output buffer when its queue calls deliver().
 
 Never waits for the socket: while the client's output is blocked, the capacity is 0. Never switches greenlets.
 """
@@ -21,10 +21,10 @@ class AMQPConsumer(consumers.Consumer):
     """Delivers messages for one basic.consume.
 
         prefetch                        most unacked messages; 0: no limit, as with no_ack
-        on_cancel(consumer, reason)     informs the client that the queue is gone
+        on_cancel(consumer, reason)     informs the client that the queue has dropped this consumer
         large                           the LargeOutput that limits the memory of large messages, or None
         timers                          the event loop's timers: a large message waits until the client has
-                                        read the one before
+                                        read the large message before it
         properties_max                  most bytes of properties in a header frame to the client
     """
 
@@ -104,7 +104,7 @@ class AMQPConsumer(consumers.Consumer):
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """Deliver up to ``limit`` messages, and report each to the vhost's tracing. Ends with its slice."""
+        """Deliver up to ``limit`` messages within a slice of time, and report each to the vhost's tracing."""
         # The copy of large headers may take 1 ms per message.
         at = 0
         clock = SliceClock()
@@ -205,8 +205,8 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of a message of another protocol, or with very large properties, at ``out[at]``.
-        Returns the offset behind them, or -1 if nothing was written.
+        """Write the frames of ``message``, which came by another protocol, at ``out[at]``. Returns the offset
+        behind them, or -1 if nothing was written. Too large AMQP properties close the channel.
         """
         # -1: the buffer must be sent first; or the message is too large (sent without the buffer), unreadable
         # (set aside), or has a header too large for a frame (the channel is closed).
@@ -375,7 +375,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.write_out()
 
     def admits_large(self, size):
-        """True if memory allows a copy of ``size`` bytes. Otherwise deliveries pause until resume_held()."""
+        """Return True if memory has room for ``size`` bytes. If not, deliveries pause until resume_held()."""
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True

@@ -1,6 +1,6 @@
 """Fast lane: parses all bytes of one socket read in one compiled pass, with no Python object per message.
 
-Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes it the shared input
+Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes the shared input
 buffer. A publish goes straight to its queues if its method, header and single body frame are complete. A
 basic.ack goes straight to the channel's unacked messages. All other frames go one by one to
 ``handler.slow_frame``, which gives the same results. Never switches greenlets. Raises only for framing
@@ -55,7 +55,7 @@ class FastLane(streams.Lane):
             Returns a Route to cache, or None if such messages go to slow_frame(). ``entry``: the encoded
             header on which the Route depends, or empty.
         publish_later(...)
-            Finishes a publish to a queue that answered LATER.
+            Finishes a publish once its queue, which waits for files, can store the message.
         outruns(queues)
             Called if the client publishes faster than the consumers of these queues consume.
         has_time()
@@ -424,13 +424,13 @@ class FastLane(streams.Lane):
 class HotChannel:
     """Holds the state of a channel that is used for every message. Its subclass Channel adds AMQP's methods.
 
-        slow                            all frames go to slow_frame() (tx mode, unfinished message, closing)
+        slow                            all frames go to slow_frame(), for example in tx mode or at the end
         published, publishes            number of the last publish in confirm mode; count of all publishes
         return_unroutable, drop_unroutable  counts of publishes without a queue: mandatory ones, others
         refused                         numbers of the publishes to nack next
         unsynced                        queues whose messages must be on disk before the next acks
         prefetch_count, global_prefetch most unacked messages of each new consumer, of all consumers together
-        max_unacked                     most unacked messages
+        max_unacked                     most unacked messages of the channel (max_unacked_per_channel)
         watched                         a check of consumer timeouts is scheduled
         tracing                         trace_delivery() is called for every delivery
     """
@@ -464,15 +464,15 @@ class HotChannel:
             self.confirms.published(self.published, refused, self.unsynced.take())
 
     def ack(self, tag, multiple):
-        """Ack this message or, if ``multiple``, all up to ``tag``. Unknown tag: returns False, no effect."""
+        """Ack this message; if ``multiple``, all up to ``tag``. Unknown tag: returns False, no effect."""
         if not self.unacked.settle(tag, multiple):
             return False
         self.resume_consumers()
         return True
 
     def reject(self, tag, multiple, requeue):
-        """Reject this message; if ``multiple``, all up to ``tag``. An unknown tag returns False, without
-        effect. ``requeue``: the reason to requeue (LOST, RETURNED or FAILED), or 0 not to requeue.
+        """Reject this message; if ``multiple``, all up to ``tag``. Returns False, without effect, for an
+        unknown tag. ``requeue``: the reason to requeue (LOST, RETURNED or FAILED), or 0 not to requeue.
         """
         if not self.unacked.reject(tag, multiple, requeue):
             return False

@@ -173,7 +173,7 @@ class Handshake:
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
     def rest(self):
-        """Return, and forget, the bytes that were fed after connection.open."""
+        """Return, and forget, the bytes behind the last frame that next_step() has handled."""
         return self._reader.take_rest()
 
     def _greet(self):
@@ -222,7 +222,7 @@ class Handshake:
         return Login(method.mechanism, username, password)
 
     def _external(self):
-        """The Login for the certificate's user. Raises HandshakeError if the certificate names none."""
+        """Return the Login for the certificate's user. Raises HandshakeError if there is none."""
         if self.certified_name is None:
             raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())
         if not self.certified_name:

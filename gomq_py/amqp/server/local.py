@@ -5,7 +5,7 @@ Shovels and federation use an AMQP client at both ends; at an end in this broker
 sockets is made here, so that no peer from the network can come in this way.
 
 A local client logs in as a User. The connection ends when this user is deleted or loses its permission for
-the vhost; a channel ends when the user may no longer read a queue that the channel consumes.
+the vhost. A channel ends when the user may no longer read a queue that the channel consumes.
 """
 import errno
 

@@ -35,9 +35,9 @@ def greeting(cluster_name, offers_external):
 
 
 class LoginAttempt(ClientLogin):
-    """Logs in the client of one connection, and handles its bytes until then. Success calls
+    """Logs in the client of one connection, and handles its bytes until the login ends. Success calls
     ``connection.let_in(user, vhost, handshake, has_rest)``, and passes the unused bytes to the connection's
-    FastLane. If the socket ends before that, the connection calls say_last_word().
+    FastLane. If the socket ends before the login, the connection calls say_last_word().
     """
 
     __slots__ = ("user", "_input", "_handshake")
@@ -189,8 +189,8 @@ class LoginAttempt(ClientLogin):
 
 
 def update_secret(connection, method):
-    """connection.update-secret: verify and use the client's new OAuth token. Returns False to pause reading.
-    For a user with a password, only update-secret-ok is sent, as by RabbitMQ.
+    """connection.update-secret: verify and use the client's new OAuth token. Returns False to pause reading
+    until the answer. A user with a password gets only update-secret-ok, as from RabbitMQ, without a pause.
     """
     name, answer = connection.user.name, method_frame(0, ConnectionUpdateSecretOk())
 

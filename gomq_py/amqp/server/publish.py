@@ -2,8 +2,8 @@
 returns, checks of properties, CC and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
-    prepare                        Content -> Publication; as in RabbitMQ, errors are raised here, when the
-                                   content is complete; only a large message's address is checked earlier
+    prepare                        Content -> Publication; as in RabbitMQ, raises errors when the content is
+                                   complete; Content.check() runs earlier for a large or divided body
     store                          Publication -> queues; returns and confirm counting
 
 Can handle every publish, and answers like the fast lane; a property test compares both.
@@ -60,7 +60,7 @@ class Content:
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def check(self):
-        """Check the publisher's rights, before the message takes memory. Raises AMQPError or Refused."""
+        """Check exchange and rights, before the message takes much memory. Raises AMQPError or Refused."""
         if not self.is_checked:
             self.is_checked = True
             method = self.method
@@ -111,7 +111,7 @@ def basic_publish(channel, method):
 
 def content_header(channel, payload):
     """Handle the payload of a content header frame. Returns False if the connection must stop reading. Raises
-    UnexpectedFrame, FrameError, PreconditionFailed, or an error of the publish.
+    UnexpectedFrame, FrameError, PreconditionFailed, and the errors of Content.check() and prepare().
     """
     content = channel.content
     if content.size >= 0:
@@ -232,8 +232,8 @@ def _own_reply_to(channel, reply_to):
 
 def store(channel, publication, may_wait=False):
     """Store a message in all its queues, or return it to the client, and count it for confirms. Returns True
-    if all queues stored it, otherwise False. Returns None (only with ``may_wait``) if it waits for the files
-    of a new segment.
+    if all queues stored it, otherwise False. Returns None (only with ``may_wait``) if the message waits
+    for the files of a new segment.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -243,7 +243,7 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations[at:]``, once the first of these, which answered LATER, can store
+    """Publish a message to ``destinations[at:]``, once the first of these, which waits for files, can store
     the message. ``taken``: True if all earlier destinations have stored the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)

@@ -18,8 +18,8 @@ class Replies:
     __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")
 
     def __init__(self, write, when_safe, on_failure):
-        """``when_safe(callback)`` calls ``callback(error or None)`` when all changes so far are on disk. It
-        may do so before it returns.
+        """``when_safe(callback)`` calls ``callback(error or None)`` when all earlier changes are on disk,
+        perhaps before ``when_safe()`` returns.
         """
         self._write = write
         self._when_safe = when_safe
@@ -44,7 +44,7 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """Send bytes (None: nothing) and call ``action()``, once all changes so far are on disk, in order."""
+        """Send bytes (None: nothing), call ``action()``, once all earlier changes are on disk, in order."""
         if self._closed:
             return
         place = self.keep_place(octets, action)

@@ -40,7 +40,7 @@ class ReplyConsumer(Destination):
 
     def publish(self, message):
         """Send a reply to the client and return 1; or drop the reply and return 0. A reply is dropped if the
-        client is gone, does not read, or has negotiated too small a frame for the header.
+        client is gone or does not read, or if the header is malformed or too large for a frame.
         """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked or connection.scheduler.is_shut:

@@ -2,7 +2,7 @@
 (rejections, unknown tags, transactions).
 
 Very many messages are settled in slices, one per poll of the event loop. Each channel has at most one
-Settling, which handles its requests one after another, to the end, even if the channel ends meanwhile. No
+Settling, which handles its requests one after another, to the end, even if the channel ends first. No
 later method of the client overtakes a request. Never switches greenlets.
 """
 from collections import deque
@@ -37,7 +37,7 @@ def basic_reject(channel, method):
 
 
 def settle(channel, delivery_tag, multiple, how):
-    """Ack, reject or requeue, now or at tx.commit. Raises PreconditionFailed for an unknown tag."""
+    """Ack, reject or requeue messages, now or at tx.commit. Raises PreconditionFailed for an unknown tag."""
     if channel.transaction is not None:
         known = channel.transaction.settle(delivery_tag, multiple, how)
     elif multiple and channel.unacked.is_long(delivery_tag):
@@ -65,7 +65,7 @@ def was_returned(channel, delivery_tag, multiple, how):
 
 
 def apply(channel, delivery_tag, multiple, how):
-    """Ack or reject at once, outside a transaction. Returns False, without any effect, for an unknown tag."""
+    """Settle at once, outside a transaction. Returns False, without any effect, for an unknown tag."""
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
     return channel.reject(delivery_tag, multiple, 0 if how == REJECT else how)
@@ -155,7 +155,7 @@ class Settling(Job):
 
 
 def held_back(channel):
-    """The queues that must pause while the channel's unacked messages are requeued, as keys of a dict."""
+    """Return, as a dict's keys, the queues that pause while the channel's unacked messages are requeued."""
     # The queues of these messages, and of the channel's consumers, which get credit before recover-ok is
     # sent.
     queues = channel.unacked.queues()

@@ -1,5 +1,5 @@
-"""Stream consumer: the AMQP consumer of a stream. When the stream calls deliver(), it writes messages to the
-output buffer.
+"""Stream consumer: the AMQP consumer of a stream, which writes messages to the output buffer when the stream
+calls deliver().
 
 An AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never switches
 greenlets.
@@ -25,7 +25,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         start_at       the first position (broker.features.stream_offset)
         is_tracked     the stream stores the consumer's position under its tag
         wanted         a StreamFilter, or None
-        most_octets    most bytes of unsettled bodies, 0: no limit; one message may exceed it
+        most_octets    most bytes of unsettled bodies; 0: no limit; the last body may exceed it
     """
 
     __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
@@ -51,7 +51,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """How many messages the consumer may take now. The first call opens the reader at ``start_at``."""
+        """Return how many messages may be sent now. The first call opens the reader at ``start_at``."""
         # A single active consumer gets this call when it becomes active.
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
@@ -126,7 +126,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """The most bytes that _write_translated() needs, including a copy of the properties at the end."""
+        """Return the most bytes that _write_translated() needs, with a copy of the properties at the end."""
         # Properties are translated there before they are copied into the header frame.
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES

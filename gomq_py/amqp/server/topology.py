@@ -1,7 +1,7 @@
 """Topology: handles the exchange.* and queue.* methods of a channel by calling broker.verbs.
 
-AMQP adds the channel's last declared queue, direct reply-to as a queue, and answers that wait until a durable
-change is on disk. Each handler takes (channel, method) and raises the errors that the client gets.
+Adds what only AMQP has: the channel's last declared queue, direct reply-to as a queue, and answers that wait
+until a durable change is on disk. Handlers take (channel, method) and raise the errors that the client gets.
 """
 from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
@@ -18,7 +18,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 # exchanges
 
 def exchange_declare(channel, method):
-    """exchange.declare: create the exchange or, if ``passive``, only check that it exists."""
+    """exchange.declare: create the exchange, or check its properties; if ``passive``, only its existence."""
     if method.passive:
         exchanges.passive_declare(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
@@ -51,8 +51,8 @@ def exchange_unbind(channel, method):
 # queues
 
 def queue_declare(channel, method):
-    """queue.declare: create the queue, or check that the existing queue has the same properties. The queue
-    becomes the channel's last declared queue.
+    """queue.declare: create the queue, or check that the existing queue has the same properties. If
+    ``passive``, only check that it exists. The queue becomes the channel's last declared queue.
     """
     name = cleaned(method.queue)
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
@@ -111,7 +111,7 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """``name``, or the channel's last declared queue if ``name`` is empty. Raises NotFound without one."""
+    """Return ``name`` or, if it is empty, the channel's last declared queue. Raises NotFound without one."""
     name = cleaned(name)
     if name:
         return name

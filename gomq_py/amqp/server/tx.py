@@ -1,8 +1,8 @@
 """Tx: keeps the publishes (checked and routed) and settlements of a transactional channel until tx.commit.
 
 To clients a commit is all or nothing; in a crash it is not, as in RabbitMQ. A commit stores its messages
-first, and settles once they are on disk: a client that consumes a message and publishes a result in one
-transaction cannot lose both. Commit-ok leaves when all is on disk.
+first, and settles deliveries once the messages are on disk. So a client that consumes a message and publishes
+a result in one transaction cannot lose both. Commit-ok leaves when all is on disk.
 """
 from array import array
 from collections import deque
@@ -205,7 +205,9 @@ class Commit:
         self._parts[-1][2].append(location)
 
     def _published(self, error):
-        """Begin to settle, because the messages were flushed. ``error``: set if they are lost."""
+        """Begin to settle after the flush of the messages. With an ``error``, the messages are lost, and
+        the deliveries are requeued.
+        """
         error = self._refusal(error)
         if error is not None:
             self._parts = deque((LOST, queue, locations) for _, queue, locations in self._parts)
@@ -269,7 +271,7 @@ class Commit:
 
 
 class Settlement(Job):
-    """Settles a commit's deliveries after its messages were flushed. ``error``: set if they are lost."""
+    """Settles a commit's deliveries after its messages were flushed. ``error``: see settle_some()."""
 
     name = "settling what a transaction settles"
 

@@ -1,6 +1,6 @@
 """Withdrawals: cancels consumers whose user may not read their queue or stream any more.
 
-Costs nothing per message: when a user's rights change, or a token becomes narrower, the consumers of the
+Costs nothing per message. When a user's rights change, or a token becomes narrower, the consumers of the
 user's connections are checked once, in slices. RabbitMQ does not cancel such consumers.
 """
 from gomq_py.amqp.server.login import DOOR

@@ -3,8 +3,8 @@ lies, without an object per message. No I/O.
 
     basic.deliver   type 1, channel, size | 00 3C 00 3C, consumer tag, delivery tag u64, redelivered,
                     exchange, routing key | CE
-    basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written
-                    elsewhere)
+    basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (encoded
+                    by frames.method_frame)
     header          type 2, channel, size | 00 3C 00 00, body size u64, properties | CE
                     (properties of content that came by another protocol are made by its Form)
     body            type 3, channel, size | up to frame_max - 8 bytes of the body | CE
@@ -85,7 +85,7 @@ def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
     """Write the header and body frames of a stream's message at ``out[at]``. Returns the offset behind them.
-    Sets the header ``x-stream-offset`` to ``offset``. The properties must be valid.
+    Sets the header ``x-stream-offset`` to ``offset``, if a frame has room. The properties must be valid.
     """
     # A publisher's own ``x-stream-offset`` is replaced. The header is left out if a frame of ``frame_max``
     # has no room for it.
@@ -135,7 +135,7 @@ def write_translated(
 ):
     """Write the header and body frames of a message of another protocol at ``out[at]``. ``form`` translates
     the properties. Returns the offset in ``out`` behind the frames, or -1 for malformed properties. ``out``
-    must have room for translated_bound() bytes.
+    must have room for translated_bound() bytes of properties.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -153,7 +153,7 @@ def write_translated(
 def write_properties(
     out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
 ):
-    """Write the properties translated by ``form`` at ``out[at]``. Returns their end, or -1 if malformed."""
+    """Write properties translated by ``form`` at ``out[at]``. Returns the offset behind, -1 if malformed."""
     most = frame_max - HEADER_OVERHEAD
     if most > forms.BASIC_MAX:
         most = forms.BASIC_MAX

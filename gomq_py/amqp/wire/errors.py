@@ -1,4 +1,4 @@
-"""Errors: define the reply codes and texts of channel.close and connection.close (AMQP 0-9-1 §1.1, and
+"""Errors: defines the reply codes and texts of channel.close and connection.close (AMQP 0-9-1 §1.1, and
 RabbitMQ's use of it).
 
 A SoftError closes the channel, a HardError the connection. For a few codes RabbitMQ does not follow the
@@ -84,7 +84,7 @@ class NoRoute(SoftError):
 
 
 class NoConsumers(SoftError):
-    """No consumer could take an immediate message. This broker never sends it; our client may get it."""
+    """No consumer could take an immediate message. Our client may get this error; this broker sends none."""
 
     reply_code, name = 313, "NO_CONSUMERS"
 

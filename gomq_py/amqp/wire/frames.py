@@ -10,8 +10,8 @@ A frame is (§4.2.3)
 The payload of a method frame is class id (u16), method id (u16), then the fields in order without padding
 (§4.2.4); runs of bits share bytes, first bit lowest. The methods themselves are in methods.
 
-The client, the handshake and all slow code use it; the broker's fast lane walks frames in its own buffer.
-Compiled, because a login or a declare spends most of its time here.
+The client, the handshake and all slow code use this module; the fast lane parses frames itself. Compiled,
+because a login or a declare spends most of its time here.
 """
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -125,13 +125,13 @@ def method_frame(channel, method):
 
 
 def header_payload(properties, body_size, class_id=CLASS_BASIC):
-    """Return the payload of a content header frame. ``properties``: already encoded."""
+    """Return the payload of a content header frame. ``properties``: encoded, as bytes."""
     return _HEADER.pack(class_id, 0, body_size) + properties
 
 
 def decode_header(payload):
-    """Decode a content header's payload. Returns (class_id, body_size, encoded properties, unchecked). As in
-    RabbitMQ, raises FrameError if the payload is too short, UnexpectedFrame if the weight is not 0.
+    """Decode a content header's payload. Returns (class_id, body_size, properties as unchecked bytes). As
+    in RabbitMQ, raises FrameError if the payload is too short, UnexpectedFrame if the weight is not 0.
     """
     if len(payload) < _HEADER.size:
         raise FrameError(f"content header of {len(payload)} bytes")
@@ -142,7 +142,9 @@ def decode_header(payload):
 
 
 def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
-    """Encode a message's header and body frames. ``properties``: encoded. ``frame_max`` 0: one body frame."""
+    """Encode a message's header and body frames. ``properties``: encoded, as bytes. With ``frame_max`` 0
+    the body is one frame.
+    """
     size = len(body)
     header = frame(FRAME_HEADER, channel, header_payload(properties, size, class_id))
     room = frame_max - FRAME_OVERHEAD if frame_max else size

@@ -1,6 +1,6 @@
 """Methods: a class for each method of AMQP 0-9-1 and of RabbitMQ's extensions.
 
-A test checks the table against the specification. ``METHODS[class_id << 16 | method_id]`` finds a class.
+A test checks the classes against the specification. ``METHODS[class_id << 16 | method_id]`` finds a class.
 ``SYNCHRONOUS``: the sender waits for an answer. amqp.server carries methods out.
 """
 from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
