@@ -158,7 +158,9 @@ class _Text:
         self._at += 1
 
     def scan(self, ahead):
-        """Read the next value. Return _LONGER if it has more than ``ahead`` characters. Raises ValueError."""
+        """Return the next value; _LONGER if the value does not end in the decoded text, which has at least
+        ``ahead`` characters. Raises ValueError.
+        """
         if not self._is_all and len(self._shown) - self._at < ahead:
             self._look_ahead(2 * ahead)
         try:
