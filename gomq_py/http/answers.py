@@ -161,7 +161,9 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse a body of at least ``MANY_VALUES`` values in slices, into ``g.parsed``. Ignore other bodies."""
+    """Parse a body of at least ``MANY_VALUES`` values in slices, into ``g.parsed``. Ignore other bodies. May
+    switch greenlets.
+    """
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
@@ -186,7 +188,9 @@ def body_pieces():
 
 
 def _received(max_octets):
-    """The body as a deque of bytes: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType."""
+    """Return the body as a deque of bytes: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType.
+    May switch greenlets.
+    """
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} bytes is over the limit of {max_octets}")

@@ -92,7 +92,7 @@ def vhost_values(thing):
 
 def _whole(thing):
     """Return the sums of VHOST's counters. ``thing`` is (vhosts, node). If ``vhosts`` is None, the sums are
-    over all vhosts, even deleted vhosts.
+    over all vhosts, even deleted vhosts. May switch greenlets.
     """
     vhosts, node_ = thing
     if vhosts is not None:
