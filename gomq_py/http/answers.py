@@ -38,8 +38,8 @@ def node():
 
 
 def json_answer(value, status=200):
-    """Return a JSON response. The answer to a GET has only the fields in the query's ``columns``. Bytes that
-    are not UTF-8 become replacement characters, so callers encode message bodies first.
+    """Return a JSON response. ``columns`` in a GET's query select the response's fields. Bytes that are
+    not UTF-8 become replacement characters, so callers encode message bodies first.
     """
     paths = paths_in(request.args) if request.method == "GET" and status == 200 else None
     if paths is not None:
@@ -73,8 +73,8 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """Return a JSON array, sent in slices. For a GET, only with the query's ``columns``. May switch
-    greenlets.
+    """Return a response with a JSON array, sent in slices. ``columns`` in a GET's query select the fields of
+    the elements. May switch greenlets.
     """
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
@@ -161,7 +161,9 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse a body of at least ``MANY_VALUES`` values in slices, into ``g.parsed``. Ignore other bodies."""
+    """Parse a body of at least ``MANY_VALUES`` values in slices, into ``g.parsed``. Ignore other bodies. May
+    switch greenlets.
+    """
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
@@ -186,7 +188,9 @@ def body_pieces():
 
 
 def _received(max_octets):
-    """The body as a deque of bytes: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType."""
+    """Return the body as a deque of bytes: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType.
+    May switch greenlets.
+    """
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} bytes is over the limit of {max_octets}")
@@ -254,7 +258,7 @@ def boolean_of(wanted, key, default=False):
 
 
 def text_of(wanted, key, default=None):
-    """Return the string field ``key``, or ``default``. Raises BadRequest if the value is not a string."""
+    """Return the string field ``key``, or ``default``. Raises BadRequest if the result is not a string."""
     value = wanted.get(key, default)
     if not isinstance(value, str):
         raise BadRequest(f"{key} must be a string")
@@ -262,7 +266,7 @@ def text_of(wanted, key, default=None):
 
 
 def number_in(text):
-    """Return the integer that a text of digits means. None for other texts, and for 20 or more digits."""
+    """Return the integer in ``text``: at most 19 digits, "-" may precede. None for other texts."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 

@@ -61,8 +61,8 @@ class Clients:
         return len(self._clients)
 
     def has_room(self):
-        """Return True if another client may connect. Otherwise try to close the slowest client.
-        ``room_again()`` is called once the port may have room.
+        """Return True if another client may connect. Otherwise return False, and try to close a client that
+        the server waits for. ``room_again()`` is called once the port may have room.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -70,7 +70,7 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """Return the Client of an accepted socket; None if its address has too many: the caller closes it."""
+        """Return the socket's new Client. None if ``host`` has too many: the caller closes the socket."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -92,7 +92,7 @@ class Clients:
         self._room_again()
 
     def close(self):
-        """Stop both timers. No client is closed for lateness afterwards."""
+        """Stop the timers. No client is closed for lateness afterwards."""
         self._until_late.stop()
         self._until_look.stop()
 
@@ -103,7 +103,7 @@ class Clients:
         client.until = self._clock() + seconds
 
     def took(self, client, octets):
-        """Give the client more time, because it has sent or received ``octets`` bytes."""
+        """Give the client more time, because it has sent ``octets`` bytes of a body."""
         client.until += octets / LEAST_OCTETS_PER_S
 
     @contextmanager

@@ -13,7 +13,7 @@ LIST_SAMPLES_MAX, LIST_HISTORIES_MAX = 60, 100
 
 
 def windows():
-    """Return {category: (age, increment)} in seconds, from the request's query. Raises BadRequest."""
+    """Return {category: (highest age, distance)} of samples in seconds, from the query. Raises BadRequest."""
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -28,7 +28,9 @@ def with_history():
 
 
 def with_histories(count):
-    """Make ``view()`` return the query's curves for a list of ``count`` entities. Raises BadRequest."""
+    """Make ``view()`` return the query's curves for a list of ``count`` entities. A long list begins no
+    histories. Raises BadRequest.
+    """
     g.windows = {
         category: (age_s, max(incr_s, age_s / LIST_SAMPLES_MAX))
         for category, (age_s, incr_s) in windows().items()
@@ -37,8 +39,8 @@ def with_histories(count):
 
 
 def view(group, thing):
-    """Return the View of an entity, with curves after ``with_history()`` or ``with_histories()``. May switch
-    greenlets for a group of many queues.
+    """Return the View of an entity. It has curves if ``with_history()`` or ``with_histories()`` was called
+    before. May switch greenlets if the counters are sums over queues.
     """
     return node().rates.look(group, thing, g.get("windows"), g.get("begins_histories", True))
 

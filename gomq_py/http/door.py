@@ -112,7 +112,7 @@ class Management:
         return Door(shown, listening, partial(self._answer, kind), self._settings, tls, upgrades)
 
     def _answer(self, kind, environ, start_response):
-        """The WSGI app of these listeners. Its first request imports the real app. May switch greenlets."""
+        """Answer a request to a listener of ``kind``. The first one imports the app. May switch greenlets."""
         if kind not in self._apps:
             self._make_app(kind)
         return self._apps.get(kind, _UNAVAILABLE.application)(environ, start_response)
@@ -131,7 +131,7 @@ class Management:
                 self._again_at_s = time.monotonic() + RETRY_S
 
     def close(self):
-        """Close the state that the listeners share, after all of them are closed. May switch greenlets."""
+        """Close the state that the listeners share. Close the listeners first. May switch greenlets."""
         for part in (
             self._recorder, self._node.log, self._node.doctor, self._node.feed, self._node.index,
             self._node.rates,
@@ -150,7 +150,7 @@ def check_packages():
 
 
 def _import_and_make(kind, node):
-    """Import Flask and the routes, and return the WSGI app of these listeners. Runs in a thread."""
+    """Import Flask and the routes, and return the WSGI app for listeners of ``kind``. Runs in a thread."""
     with _one_importer:  # the interval is the process's, which may run several brokers
         before_s = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -167,7 +167,7 @@ def _import_and_make(kind, node):
 
 
 def _wake(source, thread_id):
-    """Wake the log's followers. Does nothing outside the event loop's thread, ``thread_id``."""
+    """Wake the event streams of the log. Does nothing outside the event loop's thread, ``thread_id``."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
@@ -215,7 +215,7 @@ class Node:
         shovels               a shovel.supervisor.Shovels, or None
         federation            a federation.supervisor.Federation, or None
         doctor                a http.doctor.Doctor, from the first request on
-        log, log_source       a LogRing, and the Waker of the log's followers
+        log, log_source       a LogRing, and the Waker of the event streams of the log
         cluster_figures(), change_cluster(), backup(), doors
                               see Management
     """

@@ -50,13 +50,13 @@ class SessionEnded(LoginFailed):
 
 
 class ForeignPage(APIError):
-    """403: a page of another site made the browser send the request, which the user may send."""
+    """403: a page of another site made the browser send the request, perhaps without the user's knowledge."""
 
     status, error = 403, "forbidden"
 
 
 class NoSuchObject(APIError):
-    """404: the object does not exist. The text is RabbitMQ's, the same for every kind of object."""
+    """404: the object does not exist. The default text is RabbitMQ's, the same for every kind of object."""
 
     status, error = 404, "Object Not Found"
 
@@ -83,7 +83,7 @@ class TooLarge(APIError):
 
 
 class UnsupportedType(APIError):
-    """415: the body is not JSON."""
+    """415: the content type of the body is not JSON."""
 
     status, error = 415, "unsupported_content_type"
 

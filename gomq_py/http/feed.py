@@ -15,8 +15,8 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change of an entity, such as a queue. ``vhost`` and ``user`` (a User's ``identity``) tell which
-    users may see the change; each may be None.
+    """One change of an entity, such as a queue. ``vhost`` and ``user`` (a User's ``identity``) are the
+    entity's, or None. They and a user's tags decide whether the user may see the change.
     """
 
     what: str
@@ -45,7 +45,7 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """Return [(number, Change)] after ``number``; None if ``number`` is too old or too high."""
+        """Return the changes after ``number``, [(number, Change)]; None if it is too old or too high."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None

@@ -41,7 +41,8 @@ class FollowerManagement:
                                          None: no client is passed on
         change_cluster(what)             carries out an operator's request
 
-    A client whose first request has a path of the follower's own is served here, one request per connection.
+    A client is not passed on if its first request is for /api/cluster, /metrics or a health check. If
+    ``forward`` is given, each connection ends after one answer.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class FollowerManagement:
         return self._forward is not None
 
     def door(self, protocol, listening, tls=None):
-        """Return a Door (listener) that does not accept clients yet. It owns the listening socket."""
+        """Return a Door (listener) that does not accept clients yet. The Door owns the listening socket."""
         is_control = protocol == CONTROL
         if is_control not in self._apps:
             self._apps[is_control] = _create_app(self, is_control)
@@ -82,7 +83,7 @@ class _Forward:
 
 
 def request_line(connection):
-    """Return the first line of a request, or its first 1024 bytes, without consuming them. May switch
+    """Return the first line of a request, at most 1024 bytes. The socket keeps these bytes. May switch
     greenlets.
     """
     seen = -1

@@ -1,6 +1,6 @@
 """Followers: the open event streams (``live``) of one port, and the Waker that wakes them.
 
-Needs no Flask, because the broker's start needs none.
+Imports no Flask: the broker imports this module at its start, and Flask later.
 """
 # Limits per user and per port; the latter is also at most this part of the port's connections.
 OF_USER_MAX, OF_PORT_MAX, PART = 20, 200, 4

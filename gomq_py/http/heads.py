@@ -53,7 +53,7 @@ def check_request_line(line):
 
 
 def origin_form(target):
-    """Split a request target that is a whole URI into (host, path and query). Others: (None, target)."""
+    """Return (host, path with query) of a request target that is a whole URI. Otherwise (None, target)."""
     found = _URI.fullmatch(target)
     if found is None:
         return None, target
@@ -110,8 +110,8 @@ class Chunks(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        """Fill ``buffer`` from the body; return the number of bytes. Raises MalformedChunks. May switch
-        greenlets.
+        """Read bytes of the body into ``buffer``; return their number, 0 at the end. Raises MalformedChunks.
+        May switch greenlets.
         """
         self._before()
         if self._ended:

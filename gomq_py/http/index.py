@@ -4,8 +4,8 @@ All requests share the cache; a value lives for one statistics interval. A row i
 a queue. A column is one fact of each row, such as ``messages`` or whether a name matches a filter. The first
 request that needs a column reads it from the broker in slices.
 
-Each request makes its own list of rows that the user may see, so a column affects the order alone. The index
-holds only numbers, texts and ids, so it keeps no deleted queue in memory.
+Each request makes its own list of the rows that the user may see. So a column affects order and filters, but
+never shows a hidden row. The index holds only numbers, texts and ids, so it keeps no deleted queue in memory.
 """
 import heapq
 import time
@@ -137,7 +137,7 @@ class Index:
             self._timer = None
 
     def forget(self):
-        """Drop the facts that are older than the interval. The timer runs while facts are left."""
+        """Drop the facts older than the interval. Called by a timer, which runs on while facts are left."""
         self._stop_timer()
         now = self._now_s()
         for key in [key for key, kept in self._kept.items() if now - kept.begun_at >= self._interval_s]:
@@ -147,7 +147,9 @@ class Index:
 
 
 class _Column:
-    """One fact of each row: ``values`` in the order of the rows, and ``order``, their sorted indexes."""
+    """One fact of each row. ``values`` has the facts in the rows' order. ``order`` has the rows' indexes,
+    sorted by value; None until requested.
+    """
 
     __slots__ = ("values", "order")
 
@@ -177,8 +179,8 @@ class _Kept:
         return column
 
     def add(self, numbers, read, rows):
-        """Return a new _Column of these rows; read only rows that no other _Column has. May switch
-        greenlets.
+        """Add and return a _Column of these rows. Many values are copied if another _Column has them; the
+        rest is read. May switch greenlets.
         """
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):

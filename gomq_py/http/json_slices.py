@@ -152,13 +152,15 @@ class _Text:
             self.give_way()
 
     def expect(self, mark):
-        """Skip the character ``mark``. Raises ValueError if another character comes next."""
+        """Skip the next character, ``mark``. Raises ValueError for any other. May switch greenlets."""
         if self.peek() != mark:
             raise ValueError(f"no {mark}")
         self._at += 1
 
     def scan(self, ahead):
-        """Read the next value. Return _LONGER if it has more than ``ahead`` characters. Raises ValueError."""
+        """Return the next value; _LONGER if the value does not end in the decoded text, which has at least
+        ``ahead`` characters. Raises ValueError.
+        """
         if not self._is_all and len(self._shown) - self._at < ahead:
             self._look_ahead(2 * ahead)
         try:
@@ -190,7 +192,9 @@ class _Text:
 
 
 def _object(text, limit):
-    """Parse the object at the reading position. It must end by the position ``limit`` (None: no limit)."""
+    """Parse the object at the reading position. It must end by the position ``limit`` (None: no limit). May
+    switch greenlets.
+    """
     found: dict = {}
     text.expect("{")
     if text.peek() == "}":
@@ -212,7 +216,9 @@ def _object(text, limit):
 
 
 def _list(text, limit):
-    """Parse the list at the reading position. It must end by the position ``limit`` (None: no limit)."""
+    """Parse the list at the reading position. It must end by the position ``limit`` (None: no limit). May
+    switch greenlets.
+    """
     elements: list = []
     text.expect("[")
     if text.peek() == "]":
@@ -227,7 +233,9 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """Return ``limit``; if it is None, the last position where the element that begins here may end."""
+    """Return ``limit``; if it is None, the last position where the element that begins here may end. May
+    switch greenlets.
+    """
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX

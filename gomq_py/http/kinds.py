@@ -20,8 +20,8 @@ class Kind:
         build(row)       returns the row's JSON
         name_of(row)     returns the text that filters match
         now(row)         returns the row in its present state, or None if it is deleted
-        numbers(rows)    returns an id for each row, valid while the row exists; None if rows are made for
-                         each request
+        numbers(rows)    returns a list of the rows' ids, each valid while the row exists. ``numbers`` is
+                         None if rows are made for each request
     """
 
     __slots__ = ("build", "name_of", "now", "numbers", "facts")
@@ -127,7 +127,7 @@ def _messages(queue):
 
 def _rates(group, first, prefix):
     """Return {field: function that reads a counter's rate from an entity}, for counters of ``group`` from
-    ``first`` on. Field names begin with ``prefix``. Reading a rate keeps it measured (http.rates).
+    ``first`` on. Field names begin with ``prefix``. Reading a rate counts as a look (http.rates).
     """
     def rate(index):
         return lambda thing: curves.view(group, thing).details(index)["rate"]

@@ -2,8 +2,8 @@
 
 A source, such as the log, wakes its streams. A stream sends all due events together, so that a busy broker
 causes few writes per second. Each stream counts as a connection of its port ([mgmt] max_connections), and the
-number of streams is limited. A stream ends when its login ends, its port closes or its client is gone. An
-empty line every SILENCE_S seconds detects a lost client.
+number of streams is limited. A stream ends when its login ends, its port closes or its client is gone. After
+SILENCE_S seconds without events an empty line detects a lost client.
 """
 import time
 
@@ -47,8 +47,8 @@ def is_wanted():
 def answer(source, tell):
     """Return a response that streams events. Raises Unavailable if there are too many streams.
 
-    ``tell()`` returns a list of the events since the last call, each (name or None, number or None, value).
-    None ends the stream.
+    ``source`` is the Waker of the stream. ``tell()`` returns a list of the events since the call before, each
+    (name or None, number or None, value). If ``tell()`` returns None, the stream ends.
     """
     viewer, followers = Viewer(), request.environ.get("gomq.followers")
     event = Event()

@@ -152,7 +152,7 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
 
     Sets ``g.user``, ``g.tags`` and ``g.session`` (None for a password or token). ``max_octets`` is the most
     bytes of the request body, which is received before the view runs. ``who()`` checks the login and returns
-    the user. It must not switch greenlets in between, or a change of the user could go unnoticed.
+    the user. ``who()`` must not switch greenlets after the check, or a change of the user could go unnoticed.
     """
 
     def decorate(view):

@@ -34,7 +34,7 @@ class Families:
     """Metric families of a node's present state. ``endpoint`` is the label of that name in identity_info."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
-        """``inner`` stands between the prefix and the names of all families but identity and build."""
+        """``inner`` follows the prefix in all names but those of identity, build and ``cluster_...``."""
         self._node = node
         self._outer = prefix
         self._prefix = prefix + inner

@@ -1,4 +1,4 @@
-"""Tells from a request's headers whether its host is this machine, and its page the broker's own."""
+"""Tells from a request's headers whether the host is this machine, and the page is the broker's own."""
 import socket
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -7,8 +7,8 @@ from gomq_py.auth.users import is_loopback
 
 
 def login_address(address, host, base_url):
-    """Return the address to which a login is attributed, in every protocol; normally ``address``. A local
-    connection whose Host header (``host``) names another machine gets a text that is no address.
+    """Return the address to which a login is attributed, normally ``address``. If the Host header (``host``)
+    of a local connection names another machine, return a text that does not count as a local address.
     """
     # A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
     # cross-site, and the connection comes from the loopback.

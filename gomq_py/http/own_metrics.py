@@ -160,7 +160,9 @@ class OwnFamilies:
             f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
 
     def ages(self, vhosts=None):
-        """Yield the ages of each queue's oldest ready and oldest unacknowledged message."""
+        """Yield the ages of each queue's oldest ready and oldest unacknowledged message. May switch
+        greenlets.
+        """
         now_ms = time.time() * 1000
         queues = self._queues(vhosts)
         yield _series("queue_oldest_ready_age_seconds", "Age of the oldest ready message", LABELS, (
@@ -181,7 +183,9 @@ class OwnFamilies:
             (*LABELS, "le"), (sample for queue in queues for sample in _returned(queue)))
 
     def lags(self, vhosts=None):
-        """Yield for each consumer of a stream the number of messages that it has not got yet."""
+        """Yield for each consumer of a stream the number of messages that it has not got yet. May switch
+        greenlets.
+        """
         samples = []
         for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
@@ -215,7 +219,7 @@ class OwnFamilies:
                 (names, getattr(schedules, field)) for names, schedules in found)
 
     def per_object(self, vhosts=None):
-        """Yield all families that have samples per queue, consumer or exchange."""
+        """Yield all families that have samples per queue, consumer or exchange. May switch greenlets."""
         for part in (
             self.ages(vhosts), self.returns(vhosts), self.lags(vhosts), self.set_aside(vhosts),
             self.groups(vhosts), self.schedules(vhosts),

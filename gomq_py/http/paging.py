@@ -100,7 +100,9 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """Return a list: whether each row's name contains the text or matches the pattern. Raises BadRequest."""
+    """Return a list: for each row, whether its name contains or matches ``wanted``. Raises BadRequest. May
+    switch greenlets.
+    """
     name_of = rows.kind.name_of
     if is_pattern:
         pattern = pattern_of(wanted, ignore_case=True)

@@ -8,7 +8,7 @@ between two looks: without looks nothing is measured.
 
 A history begins with the first request for it and ends after a while without requests. One greenlet samples
 all histories. In a ``long`` group a history also has samples of a whole day, further apart, which stay for a
-day after the last look. LOOKS_MAX and HISTORIES_MAX limit their numbers.
+day after the last look. LOOKS_MAX and HISTORIES_MAX limit the looks and the histories.
 
 ``record`` samples a history without any look, and is not limited: see http.recorder.
 """
@@ -45,8 +45,8 @@ class Group:
     """The counters of one kind of entity, such as queues.
 
     ``categories`` maps a counter's name to its category, one of CATEGORIES. A query names the categories
-    whose samples it wants. ``read(entity)`` returns the values in the same order. ``long``: histories may
-    cover a day.
+    whose samples it wants. ``read(entity)`` returns the counters' values, in the order of ``categories``.
+    If ``long``, histories may cover a day.
     """
 
     __slots__ = ("names", "categories", "read", "long")
@@ -231,7 +231,7 @@ class Rates:
             history.wanted_until >= now or history.kept_until < now for history in self._histories.values())
 
     def sample(self):
-        """Drop unused histories, and add a sample to each of the others. May switch greenlets."""
+        """Drop unused histories, and add a sample to those that are due. May switch greenlets."""
         self._forget()
         for (group, reference), history in paced(list(self._histories.items())):
             thing = reference()
@@ -257,8 +257,8 @@ class Rates:
 
 
 def _reference(thing, gone=None):
-    """Return a weak reference to ``thing``, or a strong reference if a weak one is impossible. Calling a weak
-    reference returns None after the thing's end. At its end ``gone(reference)`` is called.
+    """Return a weak reference to ``thing``, or a _Strong if a weak reference is impossible. When the thing
+    ends, the weak reference calls ``gone(reference)``. If called after the end, the reference returns None.
     """
     # A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     try:
@@ -404,7 +404,7 @@ class History:
 
 
 class Ring:
-    """The last samples in an array of doubles: each is Unix seconds and every counter's value."""
+    """The last samples, in an array of doubles. A sample is Unix seconds and the value of each counter."""
 
     __slots__ = ("_width", "_samples_max", "_ring", "_next")
 

@@ -2,7 +2,7 @@
 
 Each request runs in one greenlet and builds its answer in slices (``answers``). There are limits for
 connections (``clients``), for the bytes of a head and of a refused body, for a client's time in each step,
-and for requests per connection. Knows no route.
+and for requests per connection. The module knows no route.
 """
 import contextlib
 import io
@@ -93,8 +93,8 @@ class _Incoming(io.RawIOBase):
         self._step = None
 
     def readinto(self, buffer):
-        """Receive into the buffer; return the count. Raises _HeadRefused, BodyLost, OSError. May switch
-        greenlets.
+        """Receive bytes into ``buffer``; return their number, 0 at the end. Raises _HeadRefused, BodyLost,
+        OSError. May switch greenlets.
         """
         if self._handed_over:
             return 0
@@ -108,7 +108,7 @@ class _Incoming(io.RawIOBase):
         return count
 
     def hand_over(self):
-        """Stop reading HTTP. The caller reads on from the socket, after the bytes buffered here."""
+        """Let further reads return only bytes received already. The caller then owns the socket."""
         self._handed_over = True
 
     def _idle(self, count):
@@ -456,7 +456,7 @@ class ManagementServer:
         self._server.start()
 
     def has_room(self):
-        """Return whether a client that another node has accepted may be served now."""
+        """Return whether a client that another node has accepted may be served. True before ``start()``."""
         return not self._server.started or not self._server.full()
 
     def adopt(self, family, descriptor, address):

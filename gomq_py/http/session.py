@@ -58,7 +58,7 @@ class Sessions:
         return len(self._sessions)
 
     def begin(self, user):
-        """Start a user's session. Return (the session's number, which only the cookie has, LoginSession)."""
+        """Start a user's session. Return (session number, LoginSession). Only the cookie has the number."""
         number = _text(os.urandom(NUMBER_OCTETS))
         session = LoginSession(_digest(number), user, self._now_s())
         self._sessions[session.digest] = session

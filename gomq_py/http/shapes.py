@@ -122,7 +122,7 @@ def queue_kind(one):
 
 
 def queue_itself(one):
-    """Return a queue as JSON with its fixed fields only, for lists with ``disable_stats``."""
+    """Return a queue as JSON with its fixed fields and state, for lists with ``disable_stats``."""
     return {
         "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable),
         "auto_delete": bool(one.auto_delete),
@@ -132,7 +132,7 @@ def queue_itself(one):
 
 
 def queue_with_totals(one):
-    """Return a queue as JSON with its fixed fields and message counts, for ``enable_queue_totals``."""
+    """Return a queue as JSON with fixed fields, state and message counts, for ``enable_queue_totals``."""
     ready, unacked = one.ready_count, one.unacked_count
     return {
         **queue_itself(one), "messages": ready + unacked, "messages_ready": ready,

@@ -91,7 +91,9 @@ def vhost_values(thing):
 
 
 def _whole(thing):
-    """Return the sums of VHOST's counters. ``thing``: (vhosts, node); None means all, even deleted vhosts."""
+    """Return the sums of VHOST's counters. ``thing`` is (vhosts, node). If ``vhosts`` is None, the sums are
+    over all vhosts, even deleted vhosts. May switch greenlets.
+    """
     vhosts, node_ = thing
     if vhosts is not None:
         return _sums(vhost_values((vhost, node_)) for vhost in vhosts)
@@ -100,7 +102,7 @@ def _whole(thing):
 
 
 def whole_values(broker, values):
-    """Return the sums of VHOST's counters over deleted vhosts and ``values``, those of all present vhosts."""
+    """Return the sums of VHOST's counters over deleted vhosts and ``values``, one tuple per present vhost."""
     gone = broker.totals
     queues = sums.over_types(sums.of_gone_queues(gone))
     counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])

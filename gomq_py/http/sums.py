@@ -78,7 +78,7 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """Return the number of messages for clients without a queue that were dropped. May switch greenlets."""
+    """Return the number of messages that were dropped on the way to MQTT clients. May switch greenlets."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 
