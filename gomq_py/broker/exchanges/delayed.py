@@ -1,9 +1,9 @@
 """Delayed message exchange, RabbitMQ's ``x-delayed-message``: routes a message after its ``x-delay`` (ms).
 
 The argument ``x-delayed-type`` names the inner type, whose rules and bindings apply. Delayed messages lie in
-``delayed_store``, a broker.transfer.delayed.DelayQueue. The header of a due message is negated, as by
-RabbitMQ's plugin, so that no exchange delays the message again. The header ``x-deliver-at`` (a timestamp, or
-Unix milliseconds) gives the due time itself. The header ``x-schedule`` repeats a message (schedule.py here).
+``delayed_store``, a broker.transfer.delayed.DelayQueue. The header ``x-deliver-at`` (a timestamp, or Unix
+milliseconds) gives the due time itself. Both headers of a due message are negated, as by RabbitMQ's plugin,
+so that no exchange delays the message again. The header ``x-schedule`` repeats a message (schedule.py here).
 """
 from datetime import datetime
 

@@ -19,7 +19,7 @@ class Exchange:
         watched_list    only a list in the header of this name counts besides the key; a route is cached for
                         each list
         predeclared     exists in every run, cannot be deleted, and is in no log and no export
-        departed        {deleted destination: count of its bindings not removed yet}; it gets no messages
+        departed        {deleted destination, which gets no messages: count of its bindings yet to remove}
     """
 
     type = ""

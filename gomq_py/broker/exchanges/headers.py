@@ -1,8 +1,8 @@
 """Headers exchange: compares a binding's arguments with the message's headers.
 
 AMQP 0-9-1 §3.1.3.4, and RabbitMQ's extensions of it. ``x-match`` is the mode: ``all`` (the default) and
-``any`` ignore keys that begin with ``x-``; ``all-with-x`` and ``any-with-x`` compare them too; ``x-match``
-itself is never compared. A binding value of None (void) matches any value of the header.
+``any`` ignore keys that begin with ``x-``. ``all-with-x`` and ``any-with-x`` compare these, too, except
+``x-match`` itself. A binding value of None (void) matches any value of the header.
 """
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.values import equal, type_name

@@ -7,7 +7,7 @@ from gomq_py.errors import PreconditionFailed
 
 
 class RandomExchange(Exchange):
-    """Type ``x-random``: chooses a bound destination at random."""
+    """Type ``x-random``: chooses a binding at random. Several bindings make a destination more likely."""
 
     type = "x-random"
     needs_headers = True

@@ -39,7 +39,9 @@ SCHEDULED = 2
 
 
 class Schedule:
-    """The times at which one message is sent. ``table``: the message's x-schedule, checked by read()."""
+    """The times at which one message is sent. ``table``: the message's x-schedule, checked by read().
+    ``time_ms``: the time for which the message is sent next, in Unix ms; 0 before it is stored.
+    """
 
     __slots__ = ("table", "name", "user", "time_ms", "missed", "_every_ms", "_start_ms", "_end_ms")
 
@@ -118,8 +120,8 @@ class Schedule:
 
 
 def read(headers, is_empty, now_ms):
-    """Return the Schedule of a message's headers, after a check. ``is_empty``: the message deletes the
-    schedule of its ``name``; other fields are ignored. Raises PreconditionFailed, OutOfResources.
+    """Return the Schedule of a message's headers, after a check. ``is_empty``: True if the message
+    deletes the schedule of its ``name``; other fields are ignored. Raises PreconditionFailed, OutOfResources.
     """
     table = headers[X_SCHEDULE]
     if not isinstance(table, dict):

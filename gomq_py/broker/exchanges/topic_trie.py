@@ -45,7 +45,7 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Maps topic patterns to destinations. ``walked``: words in its patterns whose ``#`` is not last."""
+    """Maps topic patterns to destinations. ``walked``: sum of hash_words() of the patterns outside shards."""
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
 
@@ -78,7 +78,7 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """Return {destination: count of bindings} of a pattern, given as folded() words, or None."""
+        """Return {destination: count of bindings} of a pattern in folded() words; None if it is not bound."""
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:

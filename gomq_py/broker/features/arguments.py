@@ -43,7 +43,7 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
 
 
 def check_may_be_unnamed(arguments):
-    """Raise PreconditionFailed for a quorum queue or stream, because these need a client's name."""
+    """Raise PreconditionFailed for a quorum queue or stream: the client must choose their names."""
     kind = arguments.get(QUEUE_TYPE, CLASSIC)
     if kind in (QUORUM, STREAM):
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {TYPE_MODULES[kind]}")
@@ -83,7 +83,7 @@ def check_common_arguments(entity, kind, arguments):
 
 
 def check_own_arguments(entity, kind, arguments):
-    """Check the consumer arguments that only queues of this ``kind`` accept. Raises PreconditionFailed."""
+    """Check the consumer arguments that this ``kind`` accepts, but not all. Raises PreconditionFailed."""
     _check_consumer(entity, arguments, lambda row: row.kinds != TYPES and kind in row.kinds)
 
 

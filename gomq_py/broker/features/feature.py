@@ -43,9 +43,9 @@ class Feature:
         check_beside(feature, definition)
                         checks the policy's other keys
         hands_on_to     the value names an "exchange" or a "queue" that gets messages; "": neither
-        component       the parameter component that alone applies the key
+        component       the component whose handler (broker.policies.parameters) applies the key
         setting         the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes
-        by_queue        the queue itself applies the setting
+        by_queue        True if the queue itself applies the setting
     """
 
     effect: str

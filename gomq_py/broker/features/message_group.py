@@ -1,8 +1,8 @@
 """Message groups: a queue delivers the messages of one group in order, and to one consumer at a time.
 
-One argument tells where a message names its group: ``header:NAME``, ``routing-key`` or ``correlation-id``.
-The other limits how many messages of a group are delivered and unacknowledged at a time. The policy keys have
-effect only when a queue is declared, which then keeps the values as its arguments. Applied by
+``x-message-group`` tells where a message names its group: ``header:NAME``, ``routing-key`` or
+``correlation-id``. ``x-message-group-limit`` limits the unacknowledged messages of a group. The policy keys
+have effect only when a queue is declared, which then keeps the values as its arguments. Applied by
 broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
 """
 from gomq_py.broker.features import checks, policy_checks
@@ -37,7 +37,7 @@ def limit_of(arguments):
 
 def with_policy(existing, arguments, definition):
     """Return the arguments of a queue.declare, completed with a message group. A missing value is taken from
-    ``existing``, a queue or None, or else from the policies for a new queue, ``definition()``.
+    the queue ``existing``. If that is None, it is taken from a new queue's policies, ``definition()``.
     """
     if MESSAGE_GROUP in arguments:
         return arguments

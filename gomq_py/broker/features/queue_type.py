@@ -1,7 +1,7 @@
 """Queue type: chooses classic queue, quorum queue or stream, and has arguments that only some types have.
 
-These are priorities, single active consumer and version. Applied by broker.topology.queue_factory and
-broker.queues.
+Those arguments are priorities, single active consumer and version. Applied by broker.queues and
+broker.topology.queue_factory.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import (

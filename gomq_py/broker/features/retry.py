@@ -17,8 +17,8 @@ _WORDS = "disabled", "all", "failed", "returned"
 
 def retry_of(arguments, policy):
     """Return the back-off as (kinds, min_ms, max_ms), or None if returned messages do not wait. ``kinds``:
-    bits, such as LOST, of the returns after which a message waits. Without a maximum each wait is as long as
-    the first, as in RabbitMQ.
+    a bit mask, such as LOST | FAILED, of the returns after which a message waits. Without a maximum each
+    wait is as long as the first, as in RabbitMQ.
     """
     type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
     kinds = TYPES.get(type_, 0)

@@ -20,9 +20,9 @@ ALL, ANY = "all", "any"
 
 
 def filter_of(arguments):
-    """Parse a consumer's filter arguments; None without a filter. Raises ValueError with the reason. Returns
-    (values as bytes, conditions, "all" or "any" or None, True if messages without a value match). A condition
-    is a function of a message's headers.
+    """Parse a consumer's filter arguments. Returns None without a filter, else (values as bytes, conditions,
+    "all" or "any" or None, True if messages without a value match). A condition is a function of a message's
+    headers. Raises ValueError with the reason.
     """
     match_type = _match_type(arguments.get(MATCH_TYPE))
     match_unfiltered = arguments.get(MATCH_UNFILTERED, False)

@@ -36,9 +36,9 @@ class ExchangeState:
 class Destination(_scheduler.TurnTaker):
     """The target of a route: a queue, or an object without a store, such as direct reply-to.
 
-    hub.scheduler calls its ``turn`` at the end of each socket read that brought it messages. ``unable``: the
+    hub.scheduler calls ``turn`` after each socket read that brought messages for the target. ``unable``: the
     last refusal came from the store, which may accept the message later. ``failed``: the store had a fault,
-    so the last messages may not be on disk. ``declared_by``: the name of the user who declared it, or None.
+    so the last messages may not be on disk. ``declared_by``: name of the user who declared it, or None.
     """
 
     __slots__ = ("durable", "unable", "failed", "declared_by")
@@ -73,7 +73,7 @@ class Destination(_scheduler.TurnTaker):
         return any(store.key in keys for store in self.stores())
 
     def outlives_kill(self):
-        """True if all durable messages taken so far would outlive a kill of the broker's process."""
+        """True if all durable messages stored here would outlive a kill of the broker's process."""
         return True
 
     def is_outrun(self):
@@ -130,9 +130,9 @@ class Route:
 
 
 class RememberedRoutes:
-    """One connection's cache of routes. Keys are bytes, whose form the protocol server chooses. ``ask(key)``
-    returns a missing Route, or None if such messages must take the general publish path. ``last``: the route
-    found last, or None; ``last_key``: its key, compared before ``find`` is called.
+    """Cache of routes of one connection or delay queue, which chooses the form of the keys (bytes).
+    ``ask(key)`` returns a missing Route, or None if such messages must take the general publish path.
+    ``last``: the route found last, or None. ``last_key``: its key, compared before ``find`` is called.
     """
 
     __slots__ = ("last", "last_key", "ask", "routes", "most")

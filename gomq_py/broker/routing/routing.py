@@ -68,7 +68,7 @@ class Routing:
 
     def route_by_delay(self, exchange, routing_key):
         """Return (destinations of messages without a delay, destinations of messages with a delay) for this
-        key. None if they also depend on other headers.
+        key. Returns None if they also depend on other headers.
         """
         if exchange.deduplication is not None:
             return None

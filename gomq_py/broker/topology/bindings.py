@@ -19,7 +19,10 @@ _source_of = attrgetter("source")
 
 
 class Bindings:
-    """The bindings of one vhost, except the implicit ones of the default exchange."""
+    """The bindings of one vhost, except the implicit ones of the default exchange.
+
+    Methods that change durable bindings may raise OutOfResources.
+    """
 
     def __init__(self, vhost, events):
         self._vhost = vhost
@@ -35,7 +38,9 @@ class Bindings:
         return self._bind(source, destination, routing_key, arguments or {})
 
     def bind_exchange(self, destination, source, routing_key, arguments=None):
-        """Do an exchange.bind; True if new. Raises NotFound, AccessRefused, PreconditionFailed."""
+        """Do an exchange.bind. Returns True if the binding is new. Raises NotFound, AccessRefused,
+        PreconditionFailed.
+        """
         self._vhost.check_not_default(cleaned(destination))
         exchange = self._vhost.exchange
         source, target = self._ends(source, destination, lambda name, _owner: exchange(name), None)

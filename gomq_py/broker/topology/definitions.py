@@ -1,8 +1,8 @@
 """Definitions: exports the broker's definitions as RabbitMQ's JSON, and imports them.
 
-Imports files of this broker, RabbitMQ or LavinMQ, for the HTTP API and at boot (first_import). An import only
-adds: existing entities stay unchanged. Entries that differ from existing entities are reported, and so are
-entries of unsupported kinds.
+Imports files of this broker, RabbitMQ or LavinMQ, for the HTTP API and at boot (first_import). An import
+deletes nothing. It replaces users, permissions, parameters and policies of the same name. Other existing
+entities stay unchanged, and entries that differ from them are reported, as are unsupported ones.
 """
 from base64 import b64decode, b64encode
 from datetime import datetime

@@ -20,7 +20,7 @@ _PIECE_OCTETS = 1 << 20  # of a file at a time: exports of large brokers have so
 
 def import_once(broker, path):
     """Import a file of definitions, once in the life of the data folder. Later calls only log whether the
-    file is another one. Raises DefinitionsError; OSError if the disk fails. After an error the next boot
+    file is another one. Raises DefinitionsError, or OSError if the disk fails. After an error the next boot
     imports again. Blocks; may switch greenlets.
     """
     path, parameters = os.path.abspath(path), broker.parameters

@@ -2,7 +2,7 @@
 
 The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds. Servers
 that keep clients' state in queues, such as MQTT, may register more before the first vhost is made. Vhosts,
-the queue factory, recovery and exports know no type by name; they ask the Kinds.
+the queue factory, recovery and exports find the classes of types in the Kinds.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,8 +100,8 @@ class Kinds:
 
     def on_vhost(self, made, gone=None):
         """Call ``made(vhost)`` for each vhost that is created or recovered, and ``gone(vhost)`` for each
-        deleted one. At the first call the vhost has only its predeclared exchanges, at the second nothing.
-        Neither function may switch greenlets.
+        deleted one. ``made`` gets a vhost with only its predeclared exchanges, ``gone`` an empty one. Neither
+        function may switch greenlets.
         """
         self._on_vhost.append(made)
         if gone is not None:
@@ -113,7 +113,7 @@ class Kinds:
 
     def on_policies(self, told):
         """Call ``told(vhost, entity)`` when the policies that apply to a queue or exchange were computed.
-        That is at its start and at each change of policies. The function must not switch greenlets.
+        That is when the entity is added, and at each change of policies. Must not switch greenlets.
         """
         self._on_policies.append(told)
 

@@ -42,7 +42,7 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Make and return a new store in place of a failed one, whose files go. Raises OutOfResources."""
+        """Replace a failed store and its files by a new store, which is returned. Raises OutOfResources."""
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)

@@ -85,7 +85,8 @@ class QueueFactory:
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         """Make a new queue or, with ``incarnation``, recover a queue from its files. Raises UnknownType and
-        OutOfResources before any file is touched. Raises OSError and, for a new queue, StoreError.
+        OutOfResources before any file is touched, or OSError. Raises StoreError for a new queue; a recovered
+        queue whose store cannot be opened is closed.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -129,8 +130,9 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """Make a new Queue over the files of a closed queue. A transient queue is empty then. Returns None if
-        ``is_wanted()`` is False after the files are read. Raises OSError, StoreError. May switch greenlets.
+        """Make a new Queue over the files of a closed queue. A transient queue loses its messages. Returns
+        None if ``is_wanted()`` is False before or after the files are read. Raises OSError, StoreError. May
+        switch greenlets.
         """
         # The queue may be deleted meanwhile.
         if queue.store is not None:
@@ -216,11 +218,12 @@ class QueueFactory:
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
         """Make the message store of a delayed exchange or, with ``incarnation``, recover it. Raises
-        OutOfResources before any file is touched; OSError, StoreError.
+        OutOfResources before any file is touched, or OSError. Raises StoreError for a new store; a recovered
+        store that cannot be opened is closed.
 
         ``route_of(exchange, routing_key)`` returns the Route of due messages, or None. After None,
         ``route(exchange, message, headers, pending)`` is called for each due message. ``changed(exchange)``
-        is called when a fault has closed a durable store, which is reopened later.
+        is called whenever a durable store was reopened after a fault.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -403,7 +406,7 @@ class QueueFactory:
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Give the queue its QueueLimits, which expire messages: a message with a time to live came."""
+        """Give the queue QueueLimits, which expire messages, because its messages may have an expiry."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
@@ -432,7 +435,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Part the queue from its limits later, because the caller may be one of their methods."""
+        """Part the queue from its limits later, because a method of the limits may be the caller."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 

@@ -2,7 +2,7 @@
 
 replay() reads all records into plain descriptions; restore() then makes the entities. So a queue that was
 declared and deleted a thousand times costs nothing. A definition that cannot be restored, such as a binding
-without an end, never stops a boot. Its record is logged and returned, so that the caller can keep it.
+to a missing queue, never stops a boot. Its record is logged and returned, so that the caller can keep it.
 """
 from functools import partial
 
@@ -113,8 +113,8 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """Yield the records unchanged, and note deletions. Collects names of deleted vhosts as keys of
-    ``deleted``, and all folder ids in the set ``incarnations``.
+    """Yield the records unchanged, and note deletions. Collects names of vhosts that stay deleted
+    as keys of ``deleted``, and all folder ids in the set ``incarnations``.
     """
     for record in records_:
         if record.get("incarnation"):
@@ -242,9 +242,9 @@ def snapshot(vhosts, parameters, being_removed=tuple):
     """Yield a function for each durable definition. The function returns the definition's present
     record, or None if the definition is gone.
 
-    Yields None for each transient definition, so that the caller can pause. Definitions may change in pauses.
-    ``being_removed()``, called at the end, returns the folder ids of deleted entities whose folders may still
-    exist; these folders get records, too.
+    Yields None for each definition that is left out, so that the caller can pause. Definitions may change
+    in pauses. ``being_removed()``, called at the end, returns the folder ids of deleted entities whose
+    folders may still exist. These folders get records, too.
     """
     for values in (parameters.global_, parameters.internal):
         for name in list(values):

@@ -15,7 +15,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Job that calls ``step()`` until it returns False, despite errors. Events name the user who began it."""
+    """Job that calls ``step()`` until it returns False, despite errors. Events name who began the job."""
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -42,7 +42,7 @@ class Steps(Job):
 
 class VHostDeletion(Job):
     """Closes a deleted vhost's ``connections``, removes its contents and permissions, then calls ``done()``.
-    Events name the user who deleted it. ``counts``: (queues, exchanges that users have declared).
+    Events name the user who deleted the vhost. ``counts``: (queues, exchanges that users have declared).
     """
 
     name = "deleting a vhost"

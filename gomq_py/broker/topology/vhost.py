@@ -1,8 +1,8 @@
 """VHost: keeps a vhost's exchanges and queues by name, with every rule about declaring and deleting them.
 
-broker.verbs checks permissions and calls it. A method checks everything first, then writes the definitions
-log, then changes the model, all without switching greenlets. Error texts are RabbitMQ's. Callers wait for the
-disk before they answer about durable entities. ``owner`` is any object that stands for a client's connection.
+broker.verbs checks permissions and calls the VHost. A method checks everything first, then writes the
+definitions log, then changes the model. Only restart_queue() may switch greenlets. Error texts are
+RabbitMQ's. Callers answer about durable entities once the disk has them. ``owner``: a client's connection.
 """
 from functools import partial
 
@@ -162,7 +162,7 @@ class VHost(Routing):
 
     def declare_exchange(self, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
         """Do an exchange.declare (not passive). Returns the new or existing exchange. Raises AccessRefused,
-        UnknownType, PreconditionFailed.
+        UnknownType, PreconditionFailed, OutOfResources.
         """
         kind = self.kinds.declarable_exchange_type(type_)
         name = cleaned(name)
@@ -215,13 +215,13 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return the destinations of an earlier routing as they are now: without deleted queues."""
+        """Return earlier destinations, without deleted queues and with the new objects of reopened queues."""
         # A reopened queue is another object.
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 
     def _late_route(self, exchange, routing_key):
-        """Return a Route for due messages of a delayed exchange; None if routing needs each one's headers."""
+        """Return a Route for due messages of a delayed exchange; None if routing needs their headers."""
         ways = self.route_by_delay(exchange, routing_key)
         return None if ways is None else Route(ways[0], exchange.state)
 
@@ -239,7 +239,7 @@ class VHost(Routing):
 
     def delete_exchange(self, name, if_unused=False):
         """Do an exchange.delete. Returns the deleted exchange, or None if there was no such exchange. Raises
-        AccessRefused, PreconditionFailed.
+        AccessRefused, PreconditionFailed, OutOfResources.
         """
         name = cleaned(name)
         self.check_not_default(name)
@@ -268,9 +268,9 @@ class VHost(Routing):
     ):
         """Do a queue.declare (not passive), for the user named ``by``. Returns (queue, True if it is new).
 
-        For an empty name a name is generated; ``server_named``: the caller has generated the name. An
-        exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound, PreconditionFailed,
-        ResourceLocked.
+        For an empty name a name is generated. ``server_named``: True if the caller has generated the name.
+        An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound, OutOfResources,
+        PreconditionFailed, ResourceLocked, UnknownType.
         """
         name = cleaned(name)
         unnamed = server_named or not name
@@ -340,7 +340,7 @@ class VHost(Routing):
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
         """Do a queue.delete. Returns the count of ready messages, 0 for a missing queue. Raises
-        PreconditionFailed, ResourceLocked.
+        PreconditionFailed, ResourceLocked, OutOfResources.
         """
         queue = self.queues.get(cleaned(name))
         if queue is None:
@@ -444,8 +444,8 @@ class VHost(Routing):
             self.scheduler.start(steps)
 
     def record(self, record):
-        """Write a record to the definitions log. The caller then makes the recorded change. After
-        OutOfResources or PreconditionFailed the caller must change nothing.
+        """Write a record to the definitions log, unless the vhost is deleted. The caller then makes the
+        recorded change. After OutOfResources or PreconditionFailed the caller must change nothing.
         """
         if self.is_gone:
             return

@@ -2,9 +2,9 @@
 
 QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
 copies are *safe* (durable copies: on disk). So a crash leaves it in two queues rather than in none. A job
-(transfer.engine) sends dead letters in order of death, so that a chain of overflowing queues never deepens
-the stack. If a destination cannot store a dead letter, this and later dead letters wait in their queue. A
-dead letter that can never be sent stays in its queue with the reason (broker.queues.set_aside).
+(transfer.engine) sends dead letters in order of death; a chain of overflowing queues never deepens the stack.
+If a destination cannot store a dead letter, it waits in its queue, and later ones with its reason wait there,
+too. A dead letter that can never be sent stays in its queue with the reason (broker.queues.set_aside).
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -78,7 +78,7 @@ class DeadLetters:
         self._add(dead_message(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
-        """Call ``gone()`` once the last dead letter of a deleted queue has been sent."""
+        """Call ``gone()`` once a deleted queue has no dead letter left to send, or the broker stops."""
         self._leaving[queue] = gone
 
     def close(self):
@@ -126,8 +126,8 @@ class DeadLetters:
 
 class DeadMessage:
     """A message that died in ``queue``, with the queue's ``settings`` at that time. The message is at
-    ``location`` in the queue's store; a message that was never stored is ``copy``. ``pending``: destinations
-    that still lack the message, None before the first attempt.
+    ``location`` in the queue's store, or is ``copy`` if it was never stored. A ``copy`` is sent only once.
+    ``pending``: destinations that still lack the message, None before the first attempt.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -467,8 +467,8 @@ class DeadLetterRoute:
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """Return ``found`` without queues in which the message died before or that refuse dead letters. Their
-        tees, streams that get copies, are left out, too.
+        """Return ``found`` without queues that the message would reach in a cycle, and without those that
+        refuse dead letters. The tees of these queues (streams that get copies) are left out, too.
         """
         left_out = [
             destination for destination in found
@@ -573,7 +573,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` a dead letter with the body of ``message``; False if ``room`` is too small."""
+        """Make ``copy`` a dead letter with this message's body. Returns False if ``room`` is too small."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -602,7 +602,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """List the x-death entries. The entry of this queue and reason, new or counted up, comes first."""
+    """List the x-death entries after this death. Its entry, which is new or counted up, comes first."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:
@@ -620,8 +620,8 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """Merge x-death entries with the same queue and reason into the first one. An entry without a count gets
-    the number of merged entries, as in RabbitMQ. Entries that are not tables are dropped.
+    """Merge x-death entries with the same queue and reason into the first of them. If that one has no count,
+    it gets their number, as in RabbitMQ. Entries that are not tables are dropped.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):

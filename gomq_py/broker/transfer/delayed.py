@@ -5,8 +5,8 @@ the store at boot, orders the messages by due time. Messages with the flag SCHED
 (broker.transfer.schedules). Never switches greenlets.
 
 The only Python object of a message is its location: the headers are read in place, and a due message is
-copied into a buffer that the slice of work shares. Messages with unusual properties take a slower path with
-the same results, through ``due_ms_of`` and ``release``.
+copied into a buffer that all messages of a slice share. Messages with unusual properties take a slower path
+with the same results, through ``due_ms_of`` and ``release``.
 """
 from gomq_py import octets
 from gomq_py.broker.exchanges import schedule
@@ -42,10 +42,10 @@ class DelayQueue(_routes.Destination):
         release(message, pending)    publishes a message; returns the destinations whose stores lack room
                                      for it. These are ``pending`` at the next attempt; None at the first
         routes                       RememberedRoutes by exchange and routing key; None: ``release`` routes
-                                     each
+                                     each message
         on_failed()                  if set, called when a fault has closed the queue
-        may_write(user)              if set, called before a scheduled message is sent
-        schedules                    a Schedules, made for its first message, or None
+        may_write(user)              if set, returns False if a schedule of this user must not be sent
+        schedules                    a Schedules; None before the first message with a schedule
     """
 
     __slots__ = (
@@ -188,7 +188,7 @@ class DelayQueue(_routes.Destination):
         self.complain("refuses messages: %s", error)
 
     def write_out(self):
-        """Write the messages collected so far into the files, so that they outlive a kill."""
+        """Write messages that are only in memory into the files, so that they outlive a kill."""
         if not self.closed:
             try:
                 self.store.write_out()
@@ -228,7 +228,7 @@ class DelayQueue(_routes.Destination):
         self.closed = True
 
     def delete(self):
-        """Take and release no more messages, and delete the store's files."""
+        """Refuse new messages, release no more, and delete the store's files."""
         self.hold_back()
         self.closed = True
         self.store.delete_files()
@@ -242,7 +242,7 @@ class DelayQueue(_routes.Destination):
         return True
 
     def take_newest(self):
-        """Add the store's next ready message to its timer. Returns False if the store cannot read one."""
+        """Add the store's next ready message to a timer. Returns False if the store cannot read one."""
         message = self._message
         if not self.store.peek(message):
             return False
@@ -271,7 +271,7 @@ class DelayQueue(_routes.Destination):
         return self.schedules is not None and self.schedules.is_one(location)
 
     def complain(self, text, detail):
-        """Log ``text`` with the argument ``detail``, about a full disk; rate-limited."""
+        """Log ``text`` with the argument ``detail``, at most once in COMPLAIN_MS."""
         now_ms = self.timers.now_ms()
         if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
             self._complained_ms = now_ms

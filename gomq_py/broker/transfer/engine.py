@@ -1,18 +1,18 @@
 """Transfer: moves messages from a source to a target. A message leaves the source once its copy is safe.
 
-Used for dead letters, delayed messages and moves. A Source gives messages in order. A Target readdresses and
-publishes each message. The Transfer is a job that does the rest, in slices:
+Used for dead letters, delayed messages, moves and messages of deleted queues. A Source gives messages in
+order. A Target readdresses and publishes each message. The Transfer is a job that does the rest, in slices:
 
     take -> show -> send -> (the copies are safe) -> drop
 
 - *Order*: messages are sent in the source's order. If a message has to wait, the source decides whether
   later messages wait, too.
 - *No room*: a target returns the destinations that could not take a message. The message stays in its
-  source and is tried again after TRY_AGAIN_MS.
+  source. It is sent again after TRY_AGAIN_MS, unless the source decides otherwise (Source.no_room).
 - *Safe*: ``when_safe(callback)`` calls ``callback(None)`` once all copies sent until now are safe, or
   ``callback(error)`` if they cannot be. For a target on this node it is Durability.when_safe; for a remote
   target it waits for the other side's confirms. After an error nothing is sent until copies can be made safe
-  again, because copies made meanwhile would be duplicates.
+  again. Until then each attempt would only add duplicates.
 - *Poison*: a message that cannot be sent for a reason of its own is set aside with the reason, and later
   messages go on. A message that was sent and cannot be dropped is set aside, too.
 - *Faults*: the source handles faults of its store. A fault that concerns no single message is reported to
@@ -75,8 +75,8 @@ class Source:
 
     def no_room(self, item, pending):
         """Handle a message that the destinations ``pending`` could not store. Returns OTHERS_GO_ON (send
-        later messages), ALL_WAIT (send none) or LEFT_TO_SOURCE (the source retries by itself). After the
-        first two answers, the transfer calls try_again() later.
+        later messages), ALL_WAIT (send none) or LEFT_TO_SOURCE (the source retries by itself, or never).
+        After the first two answers, the transfer calls try_again() later.
         """
         raise NotImplementedError
 
@@ -96,8 +96,8 @@ class Source:
         """Called when waiting messages may be tried again."""
 
     def paused(self, unsafe):
-        """Called when the transfer stops for now, and when sent messages have become safe later. ``unsafe``:
-        count of sent messages not safe yet.
+        """Called when the transfer stops for now, and then whenever sent messages were dropped or kept.
+        ``unsafe``: count of sent messages whose copies are not safe yet.
         """
 
 
@@ -128,7 +128,7 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Provide ``count`` bytes, overwriting the last copy. Returns False beyond MOST_OCTETS."""
+        """Provide ``count`` bytes, overwriting the last copy. Returns False if these exceed MOST_OCTETS."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
@@ -162,8 +162,8 @@ class CopyRoom:
 
 class Transfer(Job):
     """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
-    ``most``, ``most_octets``: after so many messages, or bytes of bodies, their copies are made safe
-    together. If both are 0, the copies are made safe after each slice.
+    ``most``, ``most_octets``: how many messages, and bytes of bodies, may be sent before their copies are
+    safe; 0: no limit. If both are 0, the copies are made safe after each slice.
     """
 
     __slots__ = (
@@ -284,7 +284,7 @@ class Transfer(Job):
         self.start()
 
     def _has_too_much(self):
-        """True if no more may be sent before the messages sent so far are safe."""
+        """True if no more may be sent before copies of sent messages are safe."""
         return (
             (0 < self._most <= self._unsafe + len(self._sent))
             or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
@@ -322,7 +322,7 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Without timers the source decides."""
+        """Send nothing until copies can be made safe again. Without timers this is left to Source.keep()."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)

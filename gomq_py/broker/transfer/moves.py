@@ -1,6 +1,6 @@
 """Moves: moves or copies messages to another queue, or dead letters back to their origin, for operators.
 
-The HTTP API calls it. The queue stays in use: a transfer (transfer.engine) walks over its ready messages. It
+Used by the HTTP API. The queue stays in use: a transfer (transfer.engine) walks over its ready messages. It
 publishes selected messages again and, in a move, takes the originals out of the middle of the queue ("picks"
 them). A picked message is dropped only once its copy is on disk, so a crash leaves it in two queues rather
 than in none. Messages that arrive after the start are ignored, so a move to the same queue ends. A message
@@ -172,8 +172,8 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Leave a message that cannot be moved ready in its queue. A message that ``was_sent`` is set aside
-        instead, because only its original could not be dropped.
+        """Leave an unsent message ready in its queue. If it ``was_sent``, set the original aside, because
+        it could not be dropped.
         """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
@@ -208,7 +208,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Target that publishes copies and picks the originals. ``left``: how many to copy; None: no limit."""
+    """Target that publishes copies and picks originals. ``left``: most messages to send; None: no limit."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left

@@ -24,7 +24,7 @@ class Redistributions:
 
     def give(self, queue, target_of, gone):
         """Send each ready message of a deleted queue to the Destination that ``target_of(message)`` returns.
-        None drops the message. Calls ``gone()`` once all copies are on disk.
+        None drops the message. Calls ``gone()`` once all copies are on disk, or the broker stops.
         """
         redistribution = Redistribution(queue, self._over)
         redistribution.transfer = Transfer(

@@ -50,7 +50,7 @@ class Entry:
 class Schedules:
     """The schedules of a DelayQueue. ``pending``: {location: destinations that lack the message}.
     ``may_write(user)``, if set, returns False if that user may no longer publish to the exchange.
-    ``sent_count``: messages sent. ``missed_count``: times left out, successive ones as one.
+    ``sent_count``: messages sent. ``missed_count``: times left out; successive ones count as one.
     """
 
     def __init__(self, queue, when_safe, pending, on_due):
@@ -89,8 +89,8 @@ class Schedules:
     # setting and deleting
 
     def first_copy(self, message):
-        """Return the message to store for ``message``, which sets a schedule and was checked. None if it came
-        too late for its last time, or there are too many schedules.
+        """Return the message to store for ``message``, which sets a schedule and was checked. Returns None if
+        it came too late for its last time, or there are too many schedules.
         """
         schedule = _schedule.of_message(message)
         time_ms = schedule.first_ms(message.describe()["timestamp_ms"])
