@@ -57,7 +57,7 @@ class GroupQueue(_queue.Queue):
         return self.groups.deliverable()
 
     def describe_groups(self):
-        """Return figures about the groups for operators, as a dict; None while the queue is closed."""
+        """Return a dict of figures about the groups, for operators; None if the queue is closed."""
         if self.closed:
             return None
         key, count = self.groups.deepest()
