@@ -88,8 +88,8 @@ def _to_drop_from(caller, name):
 
 
 def to_look_at(caller, name):
-    """Return a queue whose messages the caller wants to see without taking them. It may be closed or
-    exclusive. Needs read. Raises AccessRefused, NotFound.
+    """Return a queue whose messages the caller wants to see without taking them. The queue may be
+    closed or exclusive. Needs read. Raises AccessRefused, NotFound.
     """
     caller.access.check_read("queue", cleaned(name))
     return _named(caller, name)
