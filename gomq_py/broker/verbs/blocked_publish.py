@@ -63,7 +63,7 @@ class BlockedPublish:
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue when the files are made. On ``error`` the first destination refuses. Never raises."""
+        """Continue when the files are made, or could not be made (``error``). Never raises."""
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
         self._message.restamp(now_ms)
