@@ -46,14 +46,14 @@ class Consumer:
         raise NotImplementedError
 
     def hand_over(self, message):
-        """Write a message that is not stored. Returns True if it was written. On False the queue stores it:
-        the socket would block, or this consumer needs acks.
+        """Write a message that is not stored. Returns True if it was written. Returns False if the socket
+        would block, or if this consumer needs acks. The queue then stores the message.
         """
         return False
 
     def wait_for(self, message, now_ms):
-        """Let the message wait until this consumer has capacity again. Returns the function to set as
-        ``message.lacking``; None if the queue must store the message.
+        """Let the message wait until this consumer has capacity again. Returns the value for
+        ``message.lacking`` (see Destination.publish); None if the queue must store the message.
         """
         return None
 
@@ -74,11 +74,11 @@ class Consumer:
 class ConsumerRing:
     """A queue's consumers, and the order in which they are served.
 
-    The highest priority comes first; consumers of one priority are served in rotation. ``handed``: the last
+    The highest priority comes first. Consumers of equal priority are served in rotation. ``handed``: the last
     consumer that took a message by hand_over(), or None.
 
-    With ``single_active`` only the active consumer is served. When it leaves, the consumer with the highest
-    priority becomes active; of several, the one attached first.
+    With ``single_active`` only the active consumer is served. When it leaves, the first attached consumer of
+    the highest priority becomes active.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class ConsumerRing:
         self.offer(consumer)
 
     def remove(self, consumer):
-        """Detach a consumer. Returns False if it was not attached."""
+        """Detach a consumer. Returns False if the consumer was not attached."""
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
@@ -178,7 +178,7 @@ class ConsumerRing:
         self.offer(consumer)
 
     def ready_at_top(self):
-        """Count the consumers in the ring that have its highest priority."""
+        """Count the consumers that have the highest priority in the ring."""
         for level in self.levels:
             if level:
                 return len(level)
@@ -221,16 +221,16 @@ class QueueGuard:
         """Drop messages with a TTL of 0 from the head. Called before basic.get or counting ready messages."""
 
     def peek(self, message):
-        """Drop expired messages, and fill ``message`` with the next one. Returns False if there is none."""
+        """Drop expired messages, and fill ``message`` with the next. Returns False if no message is shown."""
         return False
 
     def enforce(self):
         """Drop excess and expired messages. Called at the end of each delivery round of the queue."""
 
     def returned(self, location, how):
-        """Called before an unacked message is requeued. Returns True if the guard handles the message. At its
-        delivery limit the message is dead-lettered; with a retry back-off it waits. On False the queue makes
-        it ready. ``how``: LOST, RETURNED or FAILED (features.retry).
+        """Called before an unacked message is requeued. Returns False if the queue must make it ready.
+        Returns True for a message at its delivery limit, which is dead-lettered or dropped. Also returns True
+        if the message waits for its back-off. ``how``: LOST, RETURNED or FAILED (features.retry).
         """
         return False
 
@@ -244,4 +244,4 @@ class QueueGuard:
         """Restart the idle time after which the queue expires, because the queue was used."""
 
     def close(self):
-        """Stop all timers, because the queue is deleted or closed."""
+        """Stop all timers, because the queue is deleted or closed, or needs no limits any more."""

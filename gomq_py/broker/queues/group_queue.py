@@ -2,8 +2,8 @@
 time.
 
 The store, a storage.stores.group_store, keeps the order. The queue tells the store which consumer takes
-messages. Limits and operators may take any message. Consumers with groups of their own are served first,
-because no other consumer may have these messages. Never switches greenlets.
+messages. Limits and operators may take any message. Consumers that have groups of their own are served
+first, because no other consumer may have the messages of these groups. Never switches greenlets.
 """
 from gomq_py.broker.queues import queue as _queue
 from gomq_py.broker.queues.consumers import Consumer
@@ -57,7 +57,7 @@ class GroupQueue(_queue.Queue):
         return self.groups.deliverable()
 
     def describe_groups(self):
-        """Return figures about the groups for operators, as a dict; None while the queue is closed."""
+        """Return a dict of figures about the groups, for operators; None if the queue is closed."""
         if self.closed:
             return None
         key, count = self.groups.deepest()
@@ -90,7 +90,7 @@ class GroupQueue(_queue.Queue):
         return octets
 
     def _deliver_bound(self, octets):
-        """Serve consumers that have ready groups of their own. Returns ``octets`` plus the bytes written."""
+        """Serve consumers whose own groups have ready messages. Returns ``octets`` plus the bytes written."""
         lines = self.groups.lines
         idle = None
         if self.paused or self.holds:

@@ -288,7 +288,7 @@ class QueueLimits(guard.QueueGuard):
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """Return when the message expires by its own or the queue's TTL, in Unix milliseconds; 0: never."""
+        """Return when the message expires by its own or the queue's TTL, in Unix ms; 0 if it does not."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms

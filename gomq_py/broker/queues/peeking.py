@@ -15,8 +15,8 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Return the size in bytes of the next message's basic properties; 0 without a ready message. For a
-    message of another protocol: an upper bound, at most ``most``.
+    """Return the size in bytes of the next message's basic properties; 0 if they cannot be shown now.
+    Properties of another protocol are translated, into at most ``most`` bytes.
     """
     message = Message()
     try:
@@ -26,7 +26,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Count a delivery of the next message, which a client cannot take, if the queue has a delivery limit."""
+    """Count a failed delivery of the next message. Does nothing if the queue has no delivery limit."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()
@@ -39,5 +39,5 @@ def count_refusal(queue):
 
 
 def describe_groups(queue):
-    """Return figures about a queue's message groups for operators; None for a queue without groups."""
+    """Return a dict of figures about a queue's message groups; None without groups or if closed."""
     return queue.describe_groups() if hasattr(queue, "describe_groups") else None

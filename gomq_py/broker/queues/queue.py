@@ -40,7 +40,7 @@ class Queue(routes.Destination):
                                 without limits; may set ``limits``
         on_turn(queue)          if set, called at the end of each turn
         consumer_timeout_ms     how long a delivery may stay unacked, 0: no limit; channels apply it
-        dead_letter_count       dead letters not moved yet
+        dead_letter_count       number of the queue's dead letters not moved yet
         aside                   the SetAside, which counts messages that cannot be handled, or None
         in_force                the policies that apply to the queue (an InForce)
         is_state                True for an MQTT session's queue, which is not exported as a definition
@@ -80,7 +80,7 @@ class Queue(routes.Destination):
     # publishing
 
     def publish(self, message):
-        """Store the message, or write it to a consumer. Returns 1: done; 0: refused; LATER: publish again."""
+        """Store or deliver the message. Returns 1 (done), 0 (refused) or LATER (see Destination.publish)."""
         if self.closed:
             self.unable = True
             return 0
@@ -151,15 +151,15 @@ class Queue(routes.Destination):
     def peek(self, message):
         """Fill ``message`` with the next deliverable message, without taking it. Returns False if no message
         is ready, or if the files of the next message are still being opened. The message is valid until the
-        next call.
+        next call on this queue.
         """
         if self.closed:
             return False
         return self.store.peek(message) if self.limits is None else self.limits.peek(message)
 
     def turn_to(self, taker):
-        """Choose the client for which the next peek() or get() shows a message. ``taker`` identifies the
-        client; it is any object that stays the same. Only queues with message groups need it.
+        """Choose the client for which the next peek() or get() shows a message. ``taker`` is any object
+        that stays the same for this client. Only queues with message groups need this method.
         """
 
     # the head, for limits and dead letters; kinds with several stores override these methods too
@@ -171,7 +171,7 @@ class Queue(routes.Destination):
         return self.store.peek(message)
 
     def shift_head(self):
-        """Make the message that head() or peek() has shown unacked, without a delivery."""
+        """Move the message shown by head() or peek() to the unacked ones, without a delivery."""
         self.store.shift()
 
     def may_go(self, message):
@@ -183,7 +183,7 @@ class Queue(routes.Destination):
         return False
 
     def counted_bytes(self, message):
-        """Count the bytes for the size limit: of the ready messages and, if given, of ``message``."""
+        """Return the bytes that the size limit counts: of ready messages and, if not None, ``message``."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
@@ -233,7 +233,7 @@ class Queue(routes.Destination):
 
     def _show_readable(self, message):
         """Fill ``message`` with the next message whose properties can be read as basic properties. Unreadable
-        messages before it are set aside.
+        messages before that message are set aside. Returns False if no message is shown.
         """
         for _ in range(UNREADABLE_MAX):
             if self.scheduler.is_shut or self.paused or self.holds or not self.peek(message):
@@ -265,7 +265,7 @@ class Queue(routes.Destination):
         return not self.closed and (self.scheduler.is_shut or self.store.is_waiting())
 
     def when_opened(self, callback):
-        """Call ``callback()`` once, in the next delivery round in which the queue's files are open."""
+        """Call ``callback()`` once, in a delivery round, when the files are open or the queue is closed."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
         self.wake()
 
@@ -279,7 +279,7 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its position, marked redelivered, because its channel has ended."""
+        """Put an unacked message back to its position, marked redelivered. The limits treat it as LOST."""
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
@@ -357,7 +357,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if an exclusive consumer exists, or if a new one must not be ``exclusive``."""
+        """Raise AccessRefused if a consumer is exclusive, or if a new consumer must not be ``exclusive``."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -369,7 +369,7 @@ class Queue(routes.Destination):
         """Raise AccessRefused if clients may not bind this kind of queue to the exchange ``source``."""
 
     def remove_consumer(self, consumer):
-        """Detach ``consumer``; its unacked messages stay unacked. Calls ``on_unused`` after the last one."""
+        """Detach ``consumer``, whose messages stay unacked. Calls ``on_unused`` if no consumer is left."""
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # the queue may be gone, and the consumer not told yet
             return
@@ -407,7 +407,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def has_hungry(self):
-        """True if no message is ready, and a consumer of priority 0 or higher could take one."""
+        """True if no message is ready, and a consumer of priority 0 or higher could take a message."""
         # Federation links have negative priorities and do not count.
         return (
             self.ring is not None and self.ring.ready > 0 and not self.ready_count and not self.closed
@@ -445,7 +445,7 @@ class Queue(routes.Destination):
     # the scheduler's side
 
     def write_out(self):
-        """Write the acks and delivered marks collected so far into the files, so that they outlive a kill."""
+        """Write collected acks and marks of deliveries into the files, so that they outlive a kill."""
         if not self.closed:
             try:
                 self.store.write_out()
@@ -574,8 +574,8 @@ class Queue(routes.Destination):
         """Called when a new, recovered or reopened queue is in its vhost. Must not switch greenlets."""
 
     def redistribution(self):
-        """Called just before the queue is deleted. Returns a function that finds a ready message's new
-        Destination, or None to drop all messages. The function returns None for a message to drop.
+        """Return a function that finds the new Destination of a ready message; None to drop all messages. The
+        function returns None for a message to drop. Called just before the queue is deleted.
         """
         return None
 

@@ -5,12 +5,12 @@ from gomq_py.storage.stores.message_store import MessageStore
 
 
 def with_levels(store):
-    """Call priority_store.with_levels with the priorities of quorum queues."""
+    """Return a PriorityStore with the messages of ``store`` and the priorities of quorum queues."""
     return priority_store.with_levels(store, QUORUM_MAX_PRIORITY, QUORUM_PRIORITY)
 
 
 def open_with_levels(folder, files, pool, committer, incarnation, segment_bytes, durable):
-    """Call priority_store.open_with_levels with the priorities of quorum queues."""
+    """Open a quorum queue's store, by priority_store.open_with_levels(). Returns (store, RecoveryReport)."""
     return priority_store.open_with_levels(
         folder, files, pool, committer, incarnation, QUORUM_MAX_PRIORITY, QUORUM_PRIORITY, segment_bytes,
         durable)

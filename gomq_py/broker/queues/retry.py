@@ -1,4 +1,4 @@
-"""Retry back-off: a returned message waits before it is ready again, longer each time.
+"""Retry back-off: a returned message waits before it is ready again, longer after each failed delivery.
 
 The settings are RabbitMQ's ``x-delayed-retry-*``. QueueLimits passes returned messages to Retries. A waiting
 message stays unacked in its store, which records the end of the back-off in whole seconds. After a restart
@@ -31,20 +31,20 @@ class Retries(Job):
         return self._due.count
 
     def delay_ms(self, count):
-        """Return the back-off in ms of a message that was returned ``count`` times."""
+        """Return the back-off in ms of a message after ``count`` failed deliveries."""
         return min(self.min_ms * max(count, 1), self.max_ms)
 
     def wait(self, location, count, failures):
         """Start the back-off of a message that was returned for the ``count``-th time. The back-off's length
-        depends on ``failures``, the count of failed deliveries. The store records its end.
+        depends on ``failures``, the count of failed deliveries. The store records when the back-off ends.
         """
         due_ms = self._timers.now_ms() + self.delay_ms(failures)
         self._queue.store.wait_until(location, count, -(-due_ms // 1000))
         self._push(due_ms, location)
 
     def left_ms(self, count, due_s):
-        """Return the milliseconds left of a back-off that a restart interrupted. ``due_s``: the recorded end,
-        in Unix seconds; 0 for a full back-off from the start of the broker on.
+        """Return the ms left of a back-off that a restart interrupted. ``count``: failed deliveries.
+        ``due_s``: the recorded end in Unix seconds. If 0, a full back-off began when the broker started.
         """
         # At most a full back-off, whatever happened to the clock.
         now_ms = self._timers.now_ms()
@@ -63,7 +63,7 @@ class Retries(Job):
         self._due.stop()
 
     def step(self):
-        """Make a slice of messages ready whose back-off is over. Returns True if more are left."""
+        """Make up to SLICE messages ready whose back-off is over. Returns True if more of these are left."""
         for _ in range(SLICE):
             location = self._due.take()
             if location is None:

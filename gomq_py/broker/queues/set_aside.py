@@ -29,7 +29,7 @@ class SetAside:
         self._log = QuietLog(LOG)
 
     def add(self, location, error, doing):
-        """Count and log a message that stays unacked. ``error`` was raised while ``doing``, as "moving"."""
+        """Count and log a message that stays unacked. ``error`` was raised while ``doing``, e.g. "moving"."""
         reason = f"{doing}: {described(error)}"[:REASON_LENGTH]
         if reason not in self.reasons and len(self.reasons) >= REASONS:
             reason = OTHER

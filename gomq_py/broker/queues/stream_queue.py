@@ -33,9 +33,9 @@ class StreamQueue(queue.Queue):
     # readers
 
     def open_reader(self, start, tag=None, wanted=None, is_counted=False):
-        """Make a StreamReader that begins at ``start`` (a StreamStart). close_reader() ends it. ``tag``:
-        begin at the position stored under that consumer tag, if any, and store the reader's position from now
-        on. ``wanted``: a StreamFilter, or None. ``is_counted``: count bytes in flight. Raises OutOfResources.
+        """Make a StreamReader that begins at ``start`` (a StreamStart). close_reader() ends it. With ``tag``
+        the reader begins at the position stored under this consumer tag, if any. Later positions are stored.
+        ``wanted``: a StreamFilter or None. ``is_counted``: count unsettled bytes. Raises OutOfResources.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise OutOfResources(
@@ -121,7 +121,7 @@ class StreamQueue(queue.Queue):
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
-        """Return the offset of the first message from this Unix time in ms on, or else the next offset."""
+        """Return the offset of the first message at or after this Unix time in ms, or of the next publish."""
         cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
         try:
             return cursor.skip_before(timestamp_ms)
@@ -184,7 +184,7 @@ class StreamQueue(queue.Queue):
         """Do nothing: a stream allows any number of consumers."""
 
     def purge(self):
-        """Drop all messages; returns their count. Raises OutOfResources if a full disk keeps the newest."""
+        """Drop all messages. Returns their count. Raises OutOfResources if a full disk keeps some."""
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
@@ -228,7 +228,7 @@ class StreamQueue(queue.Queue):
                 self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
 
     def turn(self):
-        """Deliver to consumers with credit that are behind, and apply retention. Returns bytes written."""
+        """Serve consumers with credit that are behind, and apply retention. Returns the count of bytes."""
         if (
             self.ring is not None and self.ring.ready >= READERS
             and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)

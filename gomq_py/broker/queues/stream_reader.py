@@ -56,7 +56,7 @@ class StreamReader:
 
     def next(self, message):
         """Fill ``message`` with the next wanted message, without taking it. Returns False at the end of the
-        stream, or after skipping PASSED_OVER messages in this delivery round.
+        stream, while its file is being opened, or after many skipped messages in this delivery round.
         """
         if self.wanted is None:
             return self.cursor.peek(message)
@@ -82,8 +82,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a delivery; ``is_done``: the client has processed it. Returns True if the position has
-        changed and the caller must store it.
+        """Settle a delivery. ``is_done``: True if the client has processed the message. Returns True if the
+        caller must store the reader's new position.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -94,7 +94,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Reset the counts of skipped and damaged messages. Returns their cost, in bytes of deliveries."""
+        """Reset the counts of skipped and damaged messages. Returns bytes to add to those delivered."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
@@ -126,7 +126,7 @@ class StreamReader:
 
 class StreamFlight:
     """A reader's unsettled messages in order of offsets. Used when the reader's position is stored or its
-    bytes in flight are limited. ``octets``: bytes of the bodies in flight; ``count``: entries of the ring.
+    bytes in flight are limited. ``octets``: bytes of unsettled bodies. ``count``: messages since the oldest.
     """
 
     # A ring of 16 octets a message: offset u64, size u64. The highest bit of the size marks a processed
@@ -141,7 +141,7 @@ class StreamFlight:
         self._items = array("Q", bytes(16 * FIRST_ROOM))
 
     def add(self, offset, size):
-        """Add a delivered message, whose offset must be the highest so far."""
+        """Add a delivered message. Its offset must be higher than those of all messages added before."""
         if self.count == self._room:
             self._grow()
         at = self._place(self.count)
@@ -152,8 +152,8 @@ class StreamFlight:
         return 0
 
     def settle(self, offset, is_done=True):
-        """Settle the message at this offset. Returns True if another message is now the oldest in flight.
-        ``is_done``: the message was processed, not returned.
+        """Settle the message at this offset. Returns True if the oldest message in flight is now another or
+        gone. ``is_done``: True if the message was processed, False if it was returned.
         """
         # A returned message remains the oldest until a later one is processed: clients return their messages
         # before they disconnect.
@@ -214,8 +214,8 @@ class StreamFlight:
 
 
 class StreamFilter:
-    """Selects the messages that a consumer wants; the broker skips all others. ``values``: wanted values as
-    bytes; ``conditions``: functions of a message's headers. parse_filter() makes it.
+    """Selects the messages that a consumer wants; the broker skips all others. ``values``: wanted values of
+    x-stream-filter-value, as bytes. ``conditions``: functions of a dict of headers. parse_filter() makes it.
     """
 
     __slots__ = ("values", "conditions", "match_unfiltered", "all_values", "any_part")
@@ -281,6 +281,6 @@ def headers_of(message):
 
 
 def parse_filter(arguments):
-    """Return the StreamFilter for a consumer's arguments, or None. Raises ValueError with the reason."""
+    """Return the StreamFilter in a consumer's arguments; None without a filter. Raises ValueError."""
     wanted = filter_of(arguments)
     return None if wanted is None else StreamFilter(*wanted)

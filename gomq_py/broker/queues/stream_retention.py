@@ -1,4 +1,4 @@
-"""Stream retention: drops a stream's oldest segment files by size or age.
+"""Stream retention: drops a stream's oldest segment files by count of messages, size or age.
 
 Whole segments are dropped, never the newest, so a stream may exceed its limits by up to a segment. The stream
 queue calls this module when a segment has begun, the settings have changed, or the timer has fired. The timer
@@ -32,7 +32,7 @@ class StreamRetention:
         self._wake()
 
     def apply(self):
-        """Drop the oldest segments beyond the limits of size and age; at most a slice per delivery round."""
+        """Drop the oldest segments beyond the limits, at most SLICE segments in each delivery round."""
         store = self._store
         store.rolled = False
         octets = 0 if self._max_bytes is None else store.record_bytes()

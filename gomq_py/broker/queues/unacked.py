@@ -52,7 +52,7 @@ class Holder:
             self.queue.give_back(location, how)
 
     def timeout_ms(self):
-        """Return how long a message may stay unacked in ms; 0: no limit."""
+        """Return how many ms a message may stay unacked; 0 if there is no limit."""
         return self.queue.consumer_timeout_ms if self.own_timeout_ms < 0 else self.own_timeout_ms
 
 
@@ -85,7 +85,7 @@ class Unacked:
     # holders
 
     def make_holder(self, queue, consumer):
-        """Make a Holder for a consumer; with None, return the one Holder of basic.get calls on ``queue``."""
+        """Make a Holder for a consumer. For None, return the Holder of all basic.get calls on ``queue``."""
         if consumer is None:
             for holder in self.holders:
                 if holder is not None and holder.consumer is None and holder.queue is queue:
@@ -151,7 +151,7 @@ class Unacked:
 
     def settle(self, tag, multiple):
         """Settle a delivery as acknowledged (basic.ack). Returns False for an unknown tag, without any
-        effect. ``multiple``: settle this tag and all tags before it; with tag 0 all outstanding messages.
+        effect. With ``multiple`` settles all deliveries up to ``tag``, or all deliveries if ``tag`` is 0.
         """
         if not multiple and tag >= self.first_tag and tag < self.next_tag:
             offset = self._offset(tag)
@@ -166,15 +166,15 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """Requeue a delivery (``requeue``: LOST, RETURNED or FAILED) or reject it (``requeue``: 0).
-        ``multiple``: all deliveries up to ``tag`` (0: all deliveries). Returns False for an unknown tag,
-        otherwise True.
+        """Requeue a delivery as LOST, RETURNED or FAILED (``requeue``), or reject it if ``requeue`` is 0.
+        Returns False for an unknown tag, without any effect. With ``multiple`` settles all deliveries up to
+        ``tag``, or all deliveries if ``tag`` is 0.
         """
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
-        """Remove one delivery and call ``taker(queue, location)``. Returns False for an unknown tag.
-        ``taker`` must have the queue settle the message later.
+        """Remove a delivery and call ``taker(queue, location)``. Returns False for an unknown tag. In the
+        queue the message stays unacked, until the taker has the queue settle the message.
         """
         self.taker = taker
         try:
@@ -193,7 +193,7 @@ class Unacked:
             self.taker = None
 
     def is_long(self, tag):
-        """True if settling with ``multiple`` and this tag (0: all) may cover more than LONG messages."""
+        """True if the deliveries up to ``tag`` (all if 0) may be so many that they are settled in slices."""
         if tag == 0 or tag >= self.next_tag:
             tag = self.next_tag - 1
         return self.aside_count > LONG or tag >= self.first_tag + LONG
@@ -259,7 +259,7 @@ class Unacked:
         return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
 
     def due_ms(self):
-        """Unix milliseconds at which the first outstanding message exceeds its consumer timeout; 0: never."""
+        """Return when the first message exceeds its consumer timeout, in Unix ms; 0 if no message does."""
         # Entries are in order of delivery, so the search ends at the first that is young enough: it looks at
         # one entry if all queues have the same timeout.
         self._find_due()

@@ -39,7 +39,7 @@ class Access:
 
     def check_hand_on(self, kind, name, existing, arguments, keys):
         """Check the rights to declare an entity that sends messages to exchanges named in its arguments.
-        ``keys``: the arguments that name them. Needs read on the entity and write on those exchanges. A name
+        ``keys``: the names of these arguments. Needs read on the entity and write on these exchanges. A name
         in ``existing`` needs no check, because the declare changes nothing.
         """
         if name in existing:
@@ -54,7 +54,7 @@ class Access:
         self._require_topic(WRITE, exchange, routing_keys)
 
     def check_read_topic(self, exchange, routing_key):
-        """Check the topic permission to bind with this key. Passes for None, and for other types."""
+        """Check the topic permission to bind with this key. Passes if ``exchange`` is no topic exchange."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 

@@ -42,8 +42,8 @@ def check_own(caller, queue, source, routing_key):
 
 
 def may_own_all(caller, queue, source):
-    """True if the caller may create this queue and bind it to ``source`` with any key. False if a topic
-    permission limits the keys: then call check_own() for each key.
+    """True if the caller may create this queue and bind it to ``source`` with any key. On False call
+    check_own() for each key, because a topic permission may limit the keys.
     """
     if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
         return False
@@ -67,7 +67,7 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding of the two entities is durable, or one entity is missing."""
+    """True if a binding of the two entities is durable, or if the source or the queue is missing."""
     # Its deletion may not be on disk yet.
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:

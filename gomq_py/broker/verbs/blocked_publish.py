@@ -33,12 +33,12 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 class BlockedPublish:
     """Publishes a message to its remaining destinations, once the first of these has its files.
 
-    ``at``: number of that destination; ``taken``: all earlier ones stored the message. If all queues were
-    deleted before, the message is routed again. The message owns its bytes.
+    ``at``: index of the first remaining destination. ``taken``: True if all destinations before it stored
+    the message, which must own its bytes. A message whose queues were all deleted is routed again.
 
-        done(taken, somebody_took)          called at the end, even if the client has gone. ``taken``: all
-                                            destinations stored the message. ``somebody_took``: at least
-                                            one from number ``at`` on did
+        done(taken, somebody_took)          called at the end, even if the client has gone. ``taken``: True
+                                            if all destinations stored the message. ``somebody_took``: True
+                                            if a remaining destination stored the message
         before(destinations, left, taken)   called before each attempt, with None as ``left``. Also called
                                             after a refusal (``left`` is empty) and after LATER (``left``:
                                             the destinations still to try)
@@ -63,7 +63,7 @@ class BlockedPublish:
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue when the files are made. On ``error`` the first destination refuses. Never raises."""
+        """Continue when the files are made, or could not be made (``error``). Never raises."""
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
         self._message.restamp(now_ms)
@@ -80,8 +80,8 @@ class BlockedPublish:
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
-        """Publish to the remaining destinations. Returns False if one answers LATER, otherwise True.
-        ``error``: why the first destination's files could not be made; it then refuses the message.
+        """Publish to the remaining destinations. Returns False if one of them answers LATER, else True.
+        ``error``: None, or why the first destination has no files. This destination then refuses.
         """
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:

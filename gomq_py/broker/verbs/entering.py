@@ -51,7 +51,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Return why a connected User may no longer stay in the vhost ``name``; None if it may."""
+    """Return a text that says why a connected User may not stay in the vhost ``name``, or None."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:

@@ -52,7 +52,7 @@ def try_route(vhost, exchange, routing_key, envelope, now_ms):
 
 
 def passive_declare(caller, name):
-    """Find an exchange (a passive declare). Needs no right. Raises AccessRefused, NotFound."""
+    """Return an exchange (a passive declare). Needs no right. Raises AccessRefused, NotFound."""
     caller.vhost.check_not_default(cleaned(name))
     return caller.vhost.exchange(name)
 

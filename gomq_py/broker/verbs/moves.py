@@ -9,7 +9,7 @@ from gomq_py.errors import AccessRefused
 
 
 def to_another_queue(caller, name, target_caller, target, keep=False):
-    """Prepare a move or, with ``keep``, a copy of messages to the queue ``target``, perhaps in another vhost.
+    """Prepare a move or, with ``keep``, a copy of messages to a queue ``target`` in ``target_caller.vhost``.
     Needs read on the queue ``name`` and write on ``target``, which must not be an MQTT session's. Returns
     (queue, route function for Move). Raises AccessRefused, NotFound, ResourceLocked.
     """

@@ -29,7 +29,7 @@ class UnsyncedQueues:
         self.last = queues
 
     def take(self):
-        """Return the tuples of queues added since the last take(), as a tuple; empty: no need to wait."""
+        """Return a tuple of the tuples added since the last take(). If it is empty, no flush is needed."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -51,17 +51,17 @@ class Answer:
         self.error = None
 
     def kept(self):
-        """Return the bytes to send to the client once its messages are on disk."""
+        """Return the bytes to send to the client once the answer's messages are on disk."""
         raise NotImplementedError
 
     def lost(self):
-        """Return the bytes to send to the client when its messages may be lost."""
+        """Return the bytes to send to the client when the answer's messages may be lost."""
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent. On
-        True it waits for something else: ``callback(error)`` is called after that, and then this method
-        again.
+        """Called after the flush, with its ``error`` or None. Returns False if the answer may be sent.
+        Returns True if the answer waits for something else. ``callback(error)`` is called after that wait,
+        and calls this method again.
         """
         return False
 
@@ -109,7 +109,7 @@ class PendingConfirms:
         return last
 
     def done(self, answer, unsynced):
-        """Send the answer when the queues in ``unsynced`` are flushed and all earlier answers sent."""
+        """Send the answer when the queues in ``unsynced`` are flushed and all earlier answers are sent."""
         if unsynced:
             answer.queues = unsynced
             if self._waiting is None:

@@ -54,7 +54,9 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """Restart the message's age for tx.commit. Leave out deleted queues, or route the message again."""
+        """Restart the message's age for tx.commit, and drop deleted queues from ``destinations``. A retained
+        message, or a message whose queues were all deleted, is routed again.
+        """
         # A retained message is routed anew, for sessions that have subscribed since the publish.
         self.message.restamp(now_ms)
         there = [
@@ -67,7 +69,7 @@ class Publication:
             self.rerouted(vhost)
 
     def rerouted(self, vhost):
-        """Route the message again, because no destination has it. Returns the new destinations."""
+        """Route the message again, because no destination has stored it. Returns the new destinations."""
         headers = Properties.decode(self.message.get_properties()).headers
         destinations = vhost.route_message(self.exchange, self.message, headers, self.more_keys)
         self._lead_to(sorted(destinations, key=_takes_publishes_only, reverse=True))
@@ -78,11 +80,11 @@ class Publication:
 
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
     """Return a Route that the fast publish path may cache for messages of this exchange and routing key.
-    None: they must take the general path (prepare).
+    Returns None if these messages must take the general path (prepare).
 
     ``headers``: the message's headers, needed only if the route depends on a list in a header.
-    ``tells_delayed``: the caller recognises delayed messages, and accepts a Route with other destinations for
-    them (``Route.delayed``).
+    ``tells_delayed``: True if the caller recognises delayed messages. The Route may then have other
+    destinations for delayed messages (``Route.delayed``).
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -142,7 +144,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Do prepare() without the check of write on ``exchange``."""
+    """Do prepare() for an exchange object, to which the caller may publish, instead of a name."""
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -179,9 +181,9 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 # storing
 
 def store(caller, publication, now_ms, wait=None):
-    """Publish the message to its destinations. Returns True if all stored it, otherwise False. If destination
-    number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None. ``wait`` makes a
-    BlockedPublish, whose ``done`` must call stored(). Without ``wait`` the files are made at once.
+    """Publish the message to its destinations. Returns True if all took it, otherwise False. If the
+    destination with index ``at`` answers LATER, calls ``wait(publication, at, taken)`` and returns None.
+    ``wait`` makes a BlockedPublish, whose ``done`` must call stored(). Without ``wait`` none answers LATER.
     """
     # The id is recorded first: a repeat must not be confirmed before this message is stored.
     is_noted = _is_noted(publication)
@@ -273,7 +275,7 @@ def _is_duplicate(publication, now_ms):
 
 
 def _follow_the_first(publication):
-    """Remove a duplicate's destinations. Its confirm waits until the first message is on disk."""
+    """Remove a duplicate's destinations. Its confirm waits until the first message of this id is on disk."""
     publication.destinations = ()
     queues = publication.exchange.deduplication.queues_of(publication.seen[0])
     publication.durable = queues is not None

@@ -50,7 +50,7 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
 
 
 def passive_declare(caller, name):
-    """Find a queue and postpone its expiry. Needs no right. Raises NotFound, ResourceLocked."""
+    """Return a queue, and postpone its expiry. Needs no right. Raises NotFound, ResourceLocked."""
     queue = caller.vhost.queue(name, caller.owner)
     if queue.limits is not None:
         queue.limits.used()
@@ -71,7 +71,7 @@ def delete(caller, name, if_unused=False, if_empty=False):
 
 
 def to_take_from(caller, name):
-    """Find a queue to take messages from. Needs read. Raises AccessRefused, NotFound, ResourceLocked."""
+    """Return a queue to take messages from. Needs read. Raises AccessRefused, NotFound, ResourceLocked."""
     queue = _to_drop_from(caller, name)
     queue.check_taking()
     return queue
@@ -88,8 +88,8 @@ def _to_drop_from(caller, name):
 
 
 def to_look_at(caller, name):
-    """Return a queue whose messages the caller wants to see without taking them. It may be closed or
-    exclusive. Needs read. Raises AccessRefused, NotFound.
+    """Return a queue whose messages the caller wants to see without taking them. The queue may be
+    closed or exclusive. Needs read. Raises AccessRefused, NotFound.
     """
     caller.access.check_read("queue", cleaned(name))
     return _named(caller, name)

@@ -18,7 +18,7 @@ def is_set(exchange, envelope, headers):
 
 
 def checked(caller, exchange, headers, properties, body_length, now_ms):
-    """Check a schedule's message; return its properties. Raises PreconditionFailed, OutOfResources."""
+    """Check a schedule's message. Returns properties to store. Raises PreconditionFailed, OutOfResources."""
     schedule = _schedule.read(headers, not body_length, now_ms)
     if len(properties) + body_length > _schedule.MOST_OCTETS:
         raise PreconditionFailed(
@@ -33,8 +33,8 @@ def checked(caller, exchange, headers, properties, body_length, now_ms):
 
 
 def shown(caller, exchange):
-    """Yield (due in Unix ms, message) of the exchange's schedules, by name. The message is filled anew for
-    each. Yields nothing if the caller may not read the exchange.
+    """Yield (due in Unix ms, message) for each schedule of the exchange, in order of names. All pairs share
+    one Message. Yields nothing if the caller may not read the exchange.
     """
     kept = None if exchange.delayed_store is None else exchange.delayed_store.schedules
     if kept is None or not caller.access.may_read(exchange.name):

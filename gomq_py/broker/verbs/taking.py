@@ -1,6 +1,6 @@
 """Taking: takes messages from a queue without a channel, then requeues, rejects or acknowledges them.
 
-The HTTP API uses it to show messages to an operator, in a greenlet for each request.
+The HTTP API uses this module to show messages to an operator. Each request has its own greenlet.
 """
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs import queues
@@ -14,9 +14,10 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def take(caller, name, count, requeue, reject):
-    """Take up to ``count`` messages, or fewer at TAKEN_OCTETS_MAX, then requeue, reject or acknowledge them.
-    Returns a list of (Message.describe(), exchange, routing key, properties, body, count of ready messages
-    left). Needs read. Raises AccessRefused, NotFound, ResourceLocked. May switch greenlets.
+    """Take up to ``count`` messages, then requeue, reject or acknowledge them. Stops taking when
+    the bodies have TAKEN_OCTETS_MAX bytes. Returns a list of (Message.describe(), exchange, routing key,
+    properties, body, count of ready messages left). Needs read. Raises AccessRefused, NotFound,
+    ResourceLocked. May switch greenlets.
     """
     # All stay unacked until the last was taken, so that none is taken twice; then all are requeued
     # (``requeue``), rejected (``reject``) or acknowledged.
@@ -53,7 +54,7 @@ def take(caller, name, count, requeue, reject):
 
 
 def _get(queue, message):
-    """Take the next message, after waiting for its files if these must be opened. May switch greenlets."""
+    """Take the next message, once its files are open. Returns False without one. May switch greenlets."""
     while True:
         queue.turn_to(message)  # one for each request
         if queue.get(message, False):
