@@ -21,8 +21,8 @@ class Listed(NamedTuple):
     """One folder in the segment list.
 
         counts         {segment number: messages left}, without empty segments
-        next_offset    of a stream
-        positions      of a stream: stream_offsets.checksum of its consumers' positions; None: unknown
+        next_offset    offset of a stream's next message; 0 for other queues
+        positions      stream_offsets.checksum of the positions of a stream's consumers; None: unknown
     """
 
     counts: dict
