@@ -60,7 +60,8 @@ class TakeRate:
 
     def quantum(self, now_ms, taken, share, rivals):
         """Return the number of messages for a consumer in one write to its socket: ``share``, or more in a
-        flood. ``share``: its part of the ready messages. ``rivals``: competing consumers of the queue.
+        flood. ``share``: the consumer's part of the ready messages. ``rivals``: number of the queue's
+        consumers that compete.
         """
         # A write costs as much as 20 to 50 small messages. At most its part of the messages taken since the
         # flood began.

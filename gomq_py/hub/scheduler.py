@@ -171,7 +171,7 @@ class Scheduler:
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
-        """``budget``: limits the time of all jobs per poll. ``turns_clock``: limits that of all turns."""
+        """``budget``: limits the time of all jobs per poll. ``turns_clock``: limits the time of all turns."""
         self.clock = clock or unix_ms
         self.budget = budget or SliceClock(JOBS_S)
         self.turns_clock = turns_clock or SliceClock(TURNS_S, every=4)

@@ -221,7 +221,7 @@ class PacedTurns:
 
     def ask(self, granted, has_failed=False, account=None):
         """Call ``granted()``, which must not switch, when the request may begin. ``account``: the user who
-        makes the request. ``has_failed``: it repeats a failed request, and comes last.
+        makes the request. ``has_failed``: the request repeats a failed request, and comes last.
         """
         if self._greenlet is None:
             granted()

@@ -46,7 +46,7 @@ class Durability:
     def when_safe(self, callback, concerns=None, hurry=True):
         """Call ``callback(error or None)`` once all changes made before this call are safe.
 
-        Safe: on the local disk and with every acknowledger. Callbacks are called in order, perhaps
+        Safe changes are on the local disk and with every acknowledger. Callbacks are called in order, perhaps
         before this returns. They must neither switch greenlets nor raise. If files of some queues could not
         be flushed, ``concerns()`` returns whether the callback gets the error, and must not raise. Without
         ``concerns`` the callback gets every error.
