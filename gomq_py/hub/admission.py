@@ -6,8 +6,8 @@ limits, so that a flood at one protocol keeps no client out of another. All gate
 descriptors. Reads and writes no socket.
 
 While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
-drops the oldest pending connection of the address with the most pending connections, so that a reconnecting
-fleet is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
+drops the oldest pending connection of the address with the most pending connections. So a reconnecting fleet
+is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once. New
 connections from a slow address are refused while the gate is full.
 

@@ -2,8 +2,8 @@
 
 Each connection measures how fast its client publishes (PublishRate), each queue how fast its consumers take
 messages (TakeRate). If both are fast (a flood) and the consumers are behind, reading of the publisher pauses
-until one of its queues has caught up, but only for a short time: the publisher is slowed down, never stopped.
-Without this, RabbitMQ's PerfTest has a median latency of 350 ms instead of 25. No timer runs while all
+until one of its queues has caught up. The pause is short: the publisher is slowed down, never stopped.
+Without such pauses, RabbitMQ's PerfTest has a median latency of 350 ms instead of 25. No timer runs while all
 publishers are read.
 
 A Turn delays one message until a client has read the earlier ones.

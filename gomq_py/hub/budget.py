@@ -53,8 +53,8 @@ class Held:
 class Budget:
     """Counts the bytes that holders have: in all (``held``), by connection and by account (user in a vhost).
 
-    A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
-    account), ``resume_held()``, called when a waiter should try again, and ``give_up(why)``, which closes its
+    A holder or waiter is any hashable object with ``output``, its connection's net.output, which has the
+    account. ``resume_held()`` is called when a waiter should try again. ``give_up(why)`` closes the
     connection. Neither method may switch.
     """
 

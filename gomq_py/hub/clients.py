@@ -106,8 +106,8 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Inform all connections, in slices, that an alarm blocks publishers, or that it is over if ``reason``
-        is None.
+        """Inform all connections, in slices, that an alarm blocks publishers, or that it has ended if
+        ``reason`` is None.
         """
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)

@@ -1,7 +1,7 @@
 """Turns: limits how long work may keep the event loop busy before other work is done.
 
-``give_way`` and ``paced`` are for work of a greenlet for whose result a client waits, such as answers of the
-management API or an import of definitions. Work without a waiting client is a Job of the scheduler.
+``give_way`` and ``paced`` are for greenlets whose result a client awaits, such as answers of the management
+API or an import of definitions. Work without a waiting client is a Job of the scheduler.
 PacedTurns is for pieces of work that begin one after the other, such as connects of links.
 
 SlowTurns shares WALK_S of each poll of the event loop among connections with slow work: frames other than

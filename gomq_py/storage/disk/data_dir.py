@@ -420,7 +420,7 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Sorted names in a data folder, without temporary files and NOT_CONTENT. Raises OSError."""
+    """Sorted names in a data folder, without temporary files and those in NOT_CONTENT. Raises OSError."""
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 

@@ -467,7 +467,7 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the event loop may call ``sync``. False if a test has replaced ``sync`` and may block."""
+        """Whether the event loop may call ``sync``. False if a test has its own ``sync``, which may block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):

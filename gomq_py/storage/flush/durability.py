@@ -13,8 +13,8 @@ that keeps a copy of this node's data, such as a follower:
                                                   events reported to it are safe there
 
 An acknowledger gets the changes by the calls of ``storage.disk.replication.Replicator``. Its when_safe is
-called after the local flush, with the position that this flush covers (GroupCommit.position), because changes
-of logs and names are reported only then. The position also covers changes that need no flush, such as acks,
+called after the local flush, because changes of logs and names are reported only then. The position covers
+all that this flush covers (GroupCommit.position). It also covers changes that need no flush, such as acks,
 if they were reported before the call of Durability.when_safe. Only ``wait`` switches greenlets.
 """
 from collections import deque

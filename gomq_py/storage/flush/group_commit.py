@@ -3,8 +3,8 @@
 No other module flushes. Stores and logs are *marked* when they have something to flush. ``after_sync`` calls
 back once all present marks are on the disk, for example to send confirms. A flush (sync) takes all marks when
 it begins, so batches grow by themselves on a slow disk. ``storage.flush.flushing`` delays flushes that would
-come too often, and has threads wait for the disk. After a failed flush all stores that it covered are fenced
-(refuse all further calls), and callbacks get the error; a repeated flush would prove nothing. There is one
+come too often, and has threads wait for the disk. After a failed flush all its stores are fenced (refuse
+all further calls), and callbacks get the error. A repeated flush would prove nothing. There is one
 GroupCommit per broker. After REST_S without work it has no greenlet and no timer.
 """
 import errno
