@@ -63,7 +63,7 @@ class Output:
         self.ahead = None  # octets that were pending before the source, sent first
 
     def write(self, data):
-        """Send ``data`` after all earlier data. The caller must not change a bytearray afterwards."""
+        """Send ``data`` after all earlier data. The caller must not use a bytearray afterwards."""
         if self.broken:
             return
         if self.corked or self.pending or self.source is not None:

@@ -48,8 +48,9 @@ LOOKS = 16
 class GroupCommit:
     """Flushes stores, logs and folders.
 
-        enabled        False (--no-sync): flushes nothing, and callbacks wait only for changes of names.
-                       A confirmed message then survives a kill, but not a power cut
+        enabled        False (--no-sync): flushes nothing. Callbacks wait only for changes of names and, if
+                       there are followers, for reports to them. A confirmed message then survives a kill,
+                       but not a power cut
         slow_s         a flush that takes more seconds is logged while it runs; 0: no log
         slice_clock    the broker's SliceClock, which cuts the callbacks of one flush into slices
         names          the NameChanges that flushes wait for
