@@ -6,10 +6,10 @@ limits, so that a flood at one protocol keeps no client out of another. All gate
 descriptors. Reads and writes no socket.
 
 While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
-drops the oldest pending connection of the address with the most pending connections, so that a reconnecting
-fleet is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
+drops the oldest pending connection of the address with the most pending connections. So a reconnecting fleet
+is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once. New
-connections from it are refused while the gate is full.
+connections from a slow address are refused while the gate is full.
 
 Leftovers returns memory to the system after many clients have left. Idle brokers have no timer.
 """
@@ -52,7 +52,8 @@ LULL_MS = 500
 
 class AdmittedSocket:
     """One connection that Admission counts. ``host``: the client's address; empty for a unix socket.
-    ``end_login()``, or None: ends a login that waits for something other than the socket; must not switch.
+    ``end_login``: None, or a function that ends a login that waits for something other than the socket. The
+    function must not switch.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")
@@ -162,15 +163,15 @@ class Gate:
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if a connection from ``host`` may be accepted. If too many are pending, shuts down one that
-        has been pending for long; returns False without such a connection.
+        """Return whether a connection from ``host`` may be accepted. If too many are pending, shuts down one
+        that has been pending for long, or returns False if there is none.
         """
         is_full = len(self._pending) >= getattr(self._settings, self._most_pending)
         return not is_full or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` must be refused instead of waiting. Then too many are pending,
-        and earlier clients of this address have kept the broker waiting.
+        """Return whether a connection from ``host`` must be refused instead of waiting: if too many are
+        pending, and earlier clients of this address have kept the broker waiting.
         """
         return self._is_slow(host) and self._is_full()
 
@@ -251,8 +252,8 @@ class Gate:
     def _drop_the_slowest(self, newcomer: str) -> bool:
         """Shut down the oldest pending connection of the address with the most pending connections.
 
-        Returns False, without any effect, if it is younger than PATIENCE_S, unless its address is slow and
-        the address ``newcomer`` is not.
+        Returns False, without any effect, if that connection is younger than PATIENCE_S. But a connection of
+        a slow address gives way at once if the address ``newcomer`` is not slow.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -291,7 +292,7 @@ def network_of(address: str) -> str:
 
 def waits_for_client(fileno: int) -> bool:
     """Whether the broker waits for the client of this socket. True if the broker has read all that the client
-    sent, and has sent nothing for ANSWER_MS.
+    sent, and has sent nothing for ANSWER_MS. Also True if the kernel cannot tell.
     """
     # The kernel tells this, so that no delay of the broker is blamed on the client.
     try:
@@ -309,7 +310,7 @@ def waits_for_client(fileno: int) -> bool:
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
     """Shut down a socket that another greenlet serves. That greenlet stops waiting and closes the socket. For
-    TLS, this is the TCP socket below it.
+    TLS, ``fileno`` is that of the TCP socket below.
     """
     borrowed = socket.socket(fileno=fileno)
     try:

@@ -2,8 +2,8 @@
 
 Each connection measures how fast its client publishes (PublishRate), each queue how fast its consumers take
 messages (TakeRate). If both are fast (a flood) and the consumers are behind, reading of the publisher pauses
-until one of its queues has caught up, but only for a short time: the publisher is slowed down, never stopped.
-Without this, RabbitMQ's PerfTest has a median latency of 350 ms instead of 25. No timer runs while all
+until one of its queues has caught up. The pause is short: the publisher is slowed down, never stopped.
+Without such pauses, RabbitMQ's PerfTest has a median latency of 350 ms instead of 25. No timer runs while all
 publishers are read.
 
 A Turn delays one message until a client has read the earlier ones.
@@ -60,7 +60,8 @@ class TakeRate:
 
     def quantum(self, now_ms, taken, share, rivals):
         """Return the number of messages for a consumer in one write to its socket: ``share``, or more in a
-        flood. ``share``: its part of the ready messages. ``rivals``: competing consumers of the queue.
+        flood. ``share``: the consumer's part of the ready messages. ``rivals``: number of the queue's
+        consumers that compete.
         """
         # A write costs as much as 20 to 50 small messages. At most its part of the messages taken since the
         # flood began.

@@ -6,9 +6,10 @@ host.
 
 The first ``limit`` bytes go to all holders, first come, first served. The bytes from ``limit`` to ``most``,
 the reserve, go only to holders within their share. An account's share is half of the free part of the
-reserve. A connection's share is an eighth of the free part of the first half of the reserve. A holder beyond
-its share waits. While any holder waits, the holders beyond their share must make progress at a minimum speed.
-Connections of slower holders are closed, the slowest first, until enough bytes are free.
+reserve. A connection's share is an eighth of the free part of the first half of the reserve. A holder is
+within its share if its account or its connection is. A holder beyond its share waits. While any holder waits,
+the holders beyond their share must make progress at a minimum speed. Connections of slower holders are
+closed, the slowest first, until enough bytes are free.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -52,8 +53,8 @@ class Held:
 class Budget:
     """Counts the bytes that holders have: in all (``held``), by connection and by account (user in a vhost).
 
-    A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
-    account), ``resume_held()``, called when a waiter should try again, and ``give_up(why)``, which closes its
+    A holder or waiter is any hashable object with ``output``, its connection's net.output, which has the
+    account. ``resume_held()`` is called when a waiter should try again. ``give_up(why)`` closes the
     connection. Neither method may switch.
     """
 
@@ -201,7 +202,7 @@ class Budget:
         """Resume waiters, called by a timer. Returns True if the timer must call again at once."""
 
     def _progress(self, holder, held):
-        """Number of bytes received or sent for the holder so far, to compute its speed."""
+        """Return how many bytes were received or sent for the holder until now, to compute its speed."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
@@ -213,7 +214,7 @@ class Budget:
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """Text for the client or the log: why a slow holder's connection is closed."""
+        """Return a text for the client or the log: why a slow holder's connection is closed."""
         raise NotImplementedError
 
 
@@ -406,7 +407,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether the consumer may get a copy of ``octets`` bytes now. If not, resume_held() follows."""
+        """Whether the consumer may get a copy of ``octets`` bytes now. If not, resume_held() comes later."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (

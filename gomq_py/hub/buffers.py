@@ -1,9 +1,10 @@
 """Buffers: one input and one output buffer shared by all connections, and buffers for large bodies.
 
-Their contents do not outlive a switch of greenlets: a connection copies its unfinished bytes out before the
-next connection is served. BodyBuffers keeps buffers for later bodies, because a mebibyte of fresh memory
-costs 256 page faults. A buffer becomes free when no view of it is left. Kept buffers are dropped when no body
-has come for KEPT_MS. Without bodies no timer runs. The body budget (hub.budget) limits the bytes.
+The contents of the shared buffers do not outlive a switch of greenlets: a connection copies its unfinished
+bytes out before the next connection is served. BodyBuffers keeps buffers for later bodies, because a mebibyte
+of fresh memory costs 256 page faults. A buffer becomes free when no view of it is left. Kept buffers are
+dropped when no body has come for KEPT_MS. Without bodies no timer runs. The body budget (hub.budget) limits
+the bytes.
 """
 import mmap
 import weakref

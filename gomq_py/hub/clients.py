@@ -6,8 +6,8 @@ the cost of a login independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
 ``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` informs its
-client, and waits; ``abort(why)`` does not; ``cut_off()`` is for the close of the event loop. Never reads or
-writes.
+client, and waits; ``abort(why)`` does neither; ``cut_off()`` is for the close of the event loop. Never reads
+or writes.
 """
 import time
 from collections import Counter
@@ -106,12 +106,14 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Inform all connections, in slices, that an alarm blocks publishers or, if None, that it is over."""
+        """Inform all connections, in slices, that an alarm blocks publishers, or that it has ended if
+        ``reason`` is None.
+        """
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Make all clients disconnect. After STOP_TIMEOUT_S, disconnect the others. May switch greenlets."""
+        """Make all clients disconnect. After STOP_TIMEOUT_S, disconnect the rest. May switch greenlets."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():
@@ -137,7 +139,9 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Begin to inform these connections of an alarm or, if None, of its end. Cancels an earlier round."""
+        """Begin to inform these connections of an alarm, or of its end if ``reason`` is None. Cancels an
+        earlier round.
+        """
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)

@@ -1,6 +1,6 @@
 """Hub: holds everything that a broker and its protocol servers share in one event loop.
 
-The node makes one Hub per broker and gives it to the broker and to every server. It has the connected
+The node makes one Hub per broker and gives it to the broker and to every server. A Hub has the connected
 clients, buffers, budgets, turns, admission, timers and jobs. A server keeps the parts of its own protocol.
 Knows no protocol, no queue and no file: the owners of parts that write to the disk stop these.
 """

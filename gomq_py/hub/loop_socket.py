@@ -31,7 +31,7 @@ def is_plain(socket: Any) -> bool:
 
 
 def descriptor_of(socket: Any) -> int:
-    """The descriptor of a plain system socket; -1 for TLS, a WebSocket, or a simulated socket."""
+    """Return the descriptor of a plain system socket; -1 for TLS, a WebSocket, or a simulated socket."""
     if is_plain(socket) and isinstance(socket._sock, _socket.socket):
         return socket.fileno()
     return -1

@@ -1,9 +1,9 @@
 """Scheduler: gives queues a delivery round after each socket read, and runs long work in slices.
 
 Each event loop (hub.context) has one. A queue is *touched* when it gets a message or its consumers may take
-again, perhaps many times while one socket read, the *batch*, is parsed. At the end of the batch the queue
-gets one *turn* (docs/decisions/0003). Work beyond the budget of a turn goes on after the next poll of the
-event loop, so that no queue keeps a socket from being read. The scheduler never blocks or switches greenlets.
+more. One socket read, the *batch*, may touch a queue many times. At the end of the batch the queue gets one
+*turn* (docs/decisions/0003). Work beyond the budget of a turn goes on after the next poll of the event loop.
+So no queue keeps a socket from being read. The scheduler never blocks or switches greenlets.
 While it is idle no timer runs.
 
 Long work is a Job: one slice of the job is done per poll until no work is left. All jobs share one budget of
@@ -171,7 +171,7 @@ class Scheduler:
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
-        """``budget``: limits the time of all jobs per poll. ``turns_clock``: limits that of all turns."""
+        """``budget``: limits the time of all jobs per poll. ``turns_clock``: limits the time of all turns."""
         self.clock = clock or unix_ms
         self.budget = budget or SliceClock(JOBS_S)
         self.turns_clock = turns_clock or SliceClock(TURNS_S, every=4)

@@ -1,7 +1,7 @@
 """Turns: limits how long work may keep the event loop busy before other work is done.
 
-``give_way`` and ``paced`` are for work of a greenlet for whose result a client waits, such as answers of the
-management API or an import of definitions. Work without a waiting client is a Job of the scheduler.
+``give_way`` and ``paced`` are for greenlets whose result a client awaits, such as answers of the management
+API or an import of definitions. Work without a waiting client is a Job of the scheduler.
 PacedTurns is for pieces of work that begin one after the other, such as connects of links.
 
 SlowTurns shares WALK_S of each poll of the event loop among connections with slow work: frames other than
@@ -221,7 +221,7 @@ class PacedTurns:
 
     def ask(self, granted, has_failed=False, account=None):
         """Call ``granted()``, which must not switch, when the request may begin. ``account``: the user who
-        makes the request. ``has_failed``: it repeats a failed request, and comes last.
+        makes the request. ``has_failed``: the request repeats a failed request, and comes last.
         """
         if self._greenlet is None:
             granted()

@@ -57,7 +57,7 @@ def server_name(data: bytes) -> str:
 
 
 def _handshake_message(data: bytes) -> bytes:
-    """The ClientHello's body, from one or more TLS records. Raises Incomplete, ValueError."""
+    """Return the ClientHello's body, from one or more TLS records. Raises Incomplete, ValueError."""
     message = b""
     position = 0
     while True:
@@ -79,7 +79,7 @@ def _handshake_message(data: bytes) -> bytes:
 
 
 def _host_name(names: "_Octets") -> str:
-    """The first host name of a server_name extension, in lower case, or "". Raises ValueError."""
+    """Return the first host name of a server_name extension, in lower case, or "". Raises ValueError."""
     names.number(2)
     while names.left():
         kind, name = names.number(1), names.take(names.number(2))

@@ -1,10 +1,10 @@
 """Connecting: resolves host names, and connects to the first of a host's addresses that answers.
 
 Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
-half a minute. Each lookup has a time limit. A slow lookup no longer counts among the lookups allowed at once,
-and is retried after all others. An account is the party for which a name is looked up; for a link, (user who
-set the link, virtual host). Accounts take turns. Beyond the limit, an account may use up to half of what is
-left of a reserve, so that one user's names leave room for others' names.
+half a minute. Each lookup has a time limit. A slow lookup no longer counts among the lookups allowed at once.
+A name whose lookup was slow and failed comes after all others. An account is the party for which a name is
+looked up; for a link, (user who set the link, virtual host). Accounts take turns. Beyond the limit, an
+account may use up to half of what is left of a reserve. So one user's names leave room for others' names.
 """
 import _socket
 import time
@@ -82,7 +82,7 @@ class Lookups:
         return [(*one[:4], (one[4][0], port, *one[4][2:])) for one in found]
 
     def _found(self, host: str, timeout_s: float, account: Any) -> list[Any] | None:
-        """The addresses of a name, or None if its lookup does not end in time. May switch greenlets."""
+        """Return a name's addresses, or None if the lookup does not end in time. May switch greenlets."""
         lookup = self._lookup_of(host, account)
         lookup.askers += 1
         try:
@@ -136,8 +136,8 @@ class Lookups:
                 pass
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
-        """Begin one waiting lookup of the first account whose limits allow it. Returns False without one.
-        ``rows``: {account: {name: lookup}}.
+        """Begin one waiting lookup of the first account whose limits allow it. Returns False if there is
+        none. ``rows``: {account: {name: lookup}}.
         """
         is_late = rows is self._late_rows
         running = list(self._running.values())
@@ -207,7 +207,7 @@ class _Lookup:
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
     """Whether ``account`` may begin another lookup. ``of_accounts``: running lookups by account. True while
-    fewer than ``limit`` run. Beyond that, the account may have at most half of the places left of ``most``.
+    fewer than ``limit`` lookups run. Then an account may have at most half of the places left of ``most``.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -226,7 +226,7 @@ def connect(host: str, found: list[Any], timeout_s: float, options: Iterable[Opt
     """Return a gevent socket connected to the first address in ``found`` that answers.
 
     ``found``: getaddrinfo's result for ``host``. Each address has an equal share of the time that is left.
-    Raises OSError. May switch; a greenlet that is killed meanwhile leaves no socket behind.
+    Raises OSError. May switch. A greenlet that is killed during the call leaves no socket behind.
     """
     failure = OSError(f"{host} has no address")
     until = time.monotonic() + timeout_s

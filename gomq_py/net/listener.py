@@ -243,8 +243,8 @@ class Listener:
         return self._socket.fileno() < 0 or not self._must_wait(host_of(address))
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
-        """Serve a client that another node has accepted, as if the client had connected here. ``descriptor``:
-        of a connected socket, which the Listener then owns. ``address``: the client's.
+        """Serve a client that another node has accepted, as if the client had connected here.
+        ``descriptor`` is that of a connected socket, which the Listener then owns.
         """
         connection: Any = (
             LoopSocket(family, descriptor) if self._at_once

@@ -23,8 +23,8 @@ KNOWN_TYPE: Any = getattr(_ssl, "_SSLSocket")  # noqa: B009 (what is known of th
 
 
 def read_ahead(ssl_object: Any) -> int:
-    """Have OpenSSL read ahead for ``ssl_object``, after its handshake. Returns the address of the library's
-    SSL. The address is valid while ``ssl_object`` lives; 0 if read-ahead is impossible.
+    """Have OpenSSL read ahead for ``ssl_object``, after its handshake. Returns the address of OpenSSL's
+    own SSL object, valid while ``ssl_object`` lives, or 0 if read-ahead is impossible.
     """
     # The kernel decrypts, the object has another layout, or the library hides its functions.
     library = _library()
@@ -55,7 +55,7 @@ def end_writing(ssl_object: Any) -> bool:
 
 def has_pending(connection: int) -> Callable[[], int]:
     """Return a function that returns 1 if OpenSSL holds unread bytes, even an incomplete record, else 0.
-    ``connection``: the address of the SSL.
+    ``connection``: the address of OpenSSL's own SSL object.
     """
     return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))
 
@@ -86,7 +86,7 @@ def _word(ssl_object: Any, at: int) -> int:
 
 @cache
 def _library() -> Any:
-    """The OpenSSL that the ssl module uses, or None if it cannot be called."""
+    """Return the OpenSSL library that the ssl module uses, or None if it cannot be called."""
     library = ctypes.PyDLL(getattr(_ssl, "__file__", None))  # its calls are too short to let others run
     try:
         library.SSL_read.restype = library.SSL_get_error.restype = ctypes.c_int

@@ -1,7 +1,7 @@
 """Output: sends all bytes of one socket, without waiting (docs/decisions/0003).
 
-Bytes that the socket does not take at once are kept, and sent when the socket is writable again. Meanwhile
-the output is ``blocked``: deliveries stop, replies are kept. If more than ``limit`` bytes are kept,
+Bytes that the socket does not take at once are kept, and sent when the socket is writable again. Until
+then the output is ``blocked``: deliveries stop, replies are kept. If more than ``limit`` bytes are kept,
 ``on_overflow()`` is called, which should stop reading from the client. When the socket breaks,
 ``on_broken(error)`` is called and later bytes are dropped; nothing raises. A Source sends the bytes of a
 file.
@@ -63,7 +63,7 @@ class Output:
         self.ahead = None  # octets that were pending before the source, sent first
 
     def write(self, data):
-        """Send ``data`` after all earlier data. A bytearray then belongs to this Output."""
+        """Send ``data`` after all earlier data. The caller must not use a bytearray afterwards."""
         if self.broken:
             return
         if self.corked or self.pending or self.source is not None:
@@ -95,8 +95,8 @@ class Output:
         ``takes_sources`` is True and ``blocked`` is False.
 
         A Source has ``send(send, fileno)``, which sends a part small enough not to delay other connections,
-        and returns the number of its bytes. It raises OSError if the connection must end. ``left`` is the
-        number of bytes still to send. ``close()`` is called once at the end.
+        and returns how many bytes it sent. ``send`` raises OSError if the connection must end. ``left`` is
+        the number of bytes still to send. ``close()`` is called once at the end.
         """
         if self.pending and not self.blocked:
             self._send_pending()
@@ -141,7 +141,7 @@ class Output:
             self._send_pending()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` once all kept bytes are sent, or the socket has broken."""
+        """Call ``callback()`` once all kept bytes are sent, the socket has broken, or at close()."""
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(callback)
@@ -181,7 +181,8 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Send bytes; return how many the socket took. Otherwise the output gets ``blocked`` or ``broken``.
+        """Send bytes, and return how many the socket took. If it did not take all, the output becomes
+        ``blocked`` or ``broken``.
         """
         try:
             sent = receiving.send(self.descriptor, view) if self.descriptor >= 0 else self.send(view)

@@ -67,8 +67,8 @@ class Proxies:
     # A source over TCP must send a header: otherwise a header that its client wrote would pass for the
     # proxy's.
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
-        """``enabled``: whether TCP peers may send a header. ``timeout_s``: how long to wait for a header.
-        ``sources``: the networks of such peers, as text or of the ipaddress module.
+        """``enabled``: whether TCP peers may send a header. ``sources``: the networks of these peers, as
+        text or of the ipaddress module; none: this machine. ``timeout_s``: how long to wait for a header.
         """
         self.update(enabled, sources, timeout_s)
 
@@ -149,7 +149,7 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 
 def header_of(source: Any, destination: Any) -> bytes:
-    """The version 2 header for a client at ``source`` connected to ``destination`` (socket addresses)."""
+    """Return a version 2 header for a client at ``source`` connected to ``destination``, socket addresses."""
     # It tells no address of a client that has come over a unix socket.
     if not isinstance(source, tuple) or not isinstance(destination, tuple):
         return SIGNATURE + bytes((0x20, V2_UNSPECIFIED, 0, 0))

@@ -173,7 +173,7 @@ class Stream:
 
     def pause_reading(self, waits_for):
         """Stop reading, and return a Hold. Reading resumes when all Holds of the stream are released. Frames
-        already read are still handled, until the handler of one returns False.
+        already read are still handled, until the handler of a frame returns False.
         """
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}
@@ -220,7 +220,7 @@ class Stream:
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
-        """Read the socket; if too many streams have ended in this poll, leave that to the next poll."""
+        """Read the socket; if too many streams have ended in this poll, leave the read to the next."""
         if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
             self._read_and_look()
 

@@ -46,11 +46,11 @@ class Systemd:
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """Report to the watchdog that the event loop runs. Call this every ``watchdog_s``."""
+        """Report to the watchdog that the event loop runs. Call this more often than every ``watchdog_s``."""
         self._notify("WATCHDOG=1")
 
     def keep_sockets(self) -> None:
-        """Keep the sockets open for ``hand_on``, even if they are closed."""
+        """Keep copies of the sockets for ``hand_on``, because the sockets may be closed before."""
         self._kept = [os.dup(listening.fileno()) for _, listening in self.sockets]
 
     def hand_on(self, environment: MutableMapping[str, str]) -> None:

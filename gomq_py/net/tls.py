@@ -85,7 +85,7 @@ def _load_certificate(context: Any, certificate: str, key: str) -> None:
 
 def client_context(authorities: str, certificate: str = "", key: str = "") -> Any:
     """Make the TLS context of a client that checks the server's certificate and name. Raises TLSError.
-    ``authorities``: a file; empty: the system's. Reads files: not for a serving event loop.
+    ``authorities``: a file, or "" for the system's authorities. Reads files: not for a serving event loop.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = VERSIONS["1.2"]
@@ -121,7 +121,7 @@ def _readable(path: str) -> bool:
 
 class Contexts:
     """The TLS contexts of one protocol: ``default``, and contexts by host name. In a host name ``*`` stands
-    for one label.
+    for the first label.
     """
 
     def __init__(self, default: Any, by_host: Mapping[str, Any] | None = None):
@@ -134,7 +134,7 @@ class Contexts:
         return bool(self._by_host)
 
     def of(self, host: str) -> Any:
-        """The TLS context for ``host``; the default context if ``host`` is unknown or ""."""
+        """Return the TLS context for ``host``; the default context if ``host`` is unknown or ""."""
         found = self._by_host.get(host)
         if found is None and host:
             found = self._by_host.get("*." + host.partition(".")[2])

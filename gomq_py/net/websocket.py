@@ -58,7 +58,7 @@ class WebSocket:
         """Use ``socket``, a gevent socket, plain or TLS, which the WebSocket owns.
 
             connection           wsproto's connection, after its handshake
-            is_leaving()         whether the server stops; the peer's Close frame then says so
+            is_leaving()         whether the server stops; the broker's Close frame then says so
             turns                the SlowTurns, since a frame costs wsproto some 25 us
             most_before_login    limit of bytes in heads and control frames while ``is_pending()``
             is_pending()         whether the client has not logged in yet
@@ -101,7 +101,7 @@ class WebSocket:
     # receiving
 
     def receive_functions(self) -> tuple[Any, Any]:
-        """The functions that net.receiving.receive_functions() returns for this socket."""
+        """Return what net.receiving.receive_functions() returns for this socket."""
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
@@ -111,7 +111,7 @@ class WebSocket:
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Pause reading of ``stream`` if the last read ran out of time. Returns whether it did."""
+        """Pause reading of ``stream`` if the last read ran out of time. Returns whether that was so."""
         if self._spent:
             self._turns.wait(stream)
         return self._spent
@@ -238,7 +238,7 @@ class WebSocket:
 
     def send(self, view: Any) -> int:
         """Send bytes as payload without waiting. Returns how many were accepted. Raises OSError. The next
-        call must begin with the rest.
+        call must begin with the bytes not accepted.
         """
         # The header of their frame may have been sent. Output does so.
         self.is_used = True
@@ -357,7 +357,7 @@ class WebSocket:
 
 
 def _header(count: int) -> bytes:
-    """The header of a binary message in one frame (§5.2)."""
+    """Return the header of a binary message in one frame (§5.2)."""
     if count <= SHORT_MAX:
         return struct.pack(">BB", BINARY_FRAME, count)
     if count <= MIDDLE_MAX:
@@ -366,7 +366,9 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """Return (non-blocking recv, pending) of a gevent socket. ``pending()``: bytes that TLS has decrypted."""
+    """Return (non-blocking recv, pending) of a gevent socket. ``pending()`` returns the number of bytes that
+    TLS has decrypted. ``pending`` is None for a plain socket.
+    """
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv, None

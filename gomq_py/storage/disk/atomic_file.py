@@ -1,8 +1,8 @@
 """Atomic files: replaces a small file (users, policies, a compacted log). Readers find the old or the new
 content.
 
-Uses ``storage.disk.files``. The new content is written to a temporary file in the same folder and flushed;
-then the file is renamed and the folder is flushed. Without the first flush a power failure may leave an empty
+Uses ``storage.disk.files``. The new content is written to a temporary file in the same folder and flushed.
+Then the file is renamed and the folder is flushed. Without the first flush a power failure may leave an empty
 file; without the second it may restore the old content.
 """
 import os

@@ -192,8 +192,8 @@ class DataDir:
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """Keep {queue folder: segment_list.Listed}, which a normal ``close`` saves. The next boot then
-        notices missing segments.
+        """Keep ``content``, {queue folder: segment_list.Listed}, until ``close(in_order=True)`` saves it.
+        The next boot then notices missing segments.
         """
         self._content = content
 
@@ -207,7 +207,7 @@ class DataDir:
 
     def note_logs(self, logs):
         """Record the lengths of the logs, {log name: {log id: bytes}}, in .last-run, for the boot after a
-        kill. Blocks; for boot. Raises OSError.
+        kill. Blocks; for boot. Raises OSError, but not on a full disk.
         """
         self._note = boot_id()
         with _room_or_not():
@@ -218,11 +218,11 @@ class DataDir:
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
-        """Read the broker's cluster name from its file, or choose and save one. Blocks; for boot. Raises
+        """Set ``cluster_name`` from its file, or choose a name and save it there. Blocks; for boot. Raises
         OSError.
 
-        The saved name survives a rename of the machine. ``is_first``: the name of a first boot gets a random
-        suffix; otherwise it is gomq@HOST, as in earlier versions.
+        The saved name survives a rename of the machine. ``is_first``: whether this is a first boot, which
+        chooses a name with a random suffix. Later boots choose gomq@HOST, as earlier versions did.
         """
         path = self._at(CLUSTER_NAME)
         make_way(self._files, path)
@@ -323,8 +323,8 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Write "stopped" into the lock file. Raises OSError. A later run overwrites the word, which thus
-        shows that no later run has begun.
+        """Write "stopped" into the lock file. Raises OSError. A later run overwrites this word, so a file
+        with the word shows that no later run has begun.
         """
         if self._lock_fd >= 0:
             os.pwrite(self._lock_fd, _STOPPED_TEXT, os.fstat(self._lock_fd).st_size)
@@ -346,7 +346,7 @@ class DataDir:
                 os.unlink(self._at(name))
 
     def _write_note(self, text):
-        """Write ``text`` into .last-run. On a full disk the file stays empty."""
+        """Write ``text`` into .last-run. On a full disk the file stays empty or incomplete."""
         with _room_or_not():
             self._write_whole(LAST_RUN, text)
 
@@ -358,7 +358,7 @@ class DataDir:
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
-        """Write the file .segments. Returns the line with its digest for .last-run, or b"" if not written."""
+        """Write the file .segments. Returns its digest as a line for .last-run, or b"" if not written."""
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
             {folder.removeprefix(prefix): entry for folder, entry in self._content.items()}
@@ -389,8 +389,8 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Return the folder's schema version. "" without the file, if the folder is empty. Raises
-        DataDirError if the folder is not a data folder, or is of an unknown version.
+        """Return the folder's schema version, or "" if the folder is empty. Raises DataDirError if the
+        folder is not a data folder, or is of an unknown version.
         """
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
@@ -420,7 +420,7 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Sorted names in a data folder, without temporary files and the lock. Raises OSError."""
+    """Sorted names in a data folder, without temporary files and those in NOT_CONTENT. Raises OSError."""
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 

@@ -1,7 +1,7 @@
 """Files: the only interface for changing files and folders.
 
 Used by segments, logs and the data folder. A *mapped* file (segments, acks) has a fixed size. Its writers
-change the mapping and announce the ranges once per batch, or ``write`` a batch. A *log* grows. ``append``
+change the mapping and report the ranges once per batch, or call ``write``. A *log* grows. ``append``
 writes bytes at once. ``accept`` keeps bytes in memory, with space reserved on the disk, until ``sync_log``
 writes and flushes them in a thread. Replicators (``storage.disk.replication``) get each change after it
 succeeded, in order.
@@ -52,8 +52,8 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 class Change:
     """A pending change of a file's or folder's name. ``act`` makes it, in a thread, because it may block.
 
-    ``told`` then reports it to the replicators, in the event loop. ``needed``: a missing file or folder fails
-    the flush that waits for this change.
+    ``told`` then reports it to the replicators, in the event loop. ``needed``: whether a missing file or
+    folder fails the flush that waits for this change.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -98,23 +98,23 @@ class Files:
     # mapped files
 
     def create(self, path, size):
-        """Create a mapped file of ``size`` zero bytes. Raises FileExistsError, or OSError, leaving no file.
-        Disk space is allocated now, so that later writes to the mapping cannot fail (SIGBUS).
+        """Return a new mapped file of ``size`` zero bytes. Raises FileExistsError; another OSError leaves no
+        file. Disk space is allocated now, so that later writes to the mapping cannot fail (SIGBUS).
         """
         file = self._described_or_not(self._create(os.fspath(path), size))
         self.made(file)
         return file
 
     def make(self, path, size, fetched=True):
-        """Create a mapped file in a thread, as ``create`` does. The event loop calls ``made`` later. Blocks.
+        """Create a mapped file as ``create`` does. For a thread: the event loop calls ``made`` later. Blocks.
 
-        ``fetched``: read the whole file into the page cache. False, for files written with system calls: read
-        only the first page.
+        ``fetched``: whether to read the whole file into the page cache. False, for files written with system
+        calls, reads only the first page.
         """
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a mapped file without a name, in a thread. The file is not replicated. Blocks."""
+        """Create a mapped file without a name, which is not replicated. For a thread. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
@@ -127,8 +127,8 @@ class Files:
         file.close()
 
     def create_unnamed(self, folder, size):
-        """Create a mapped file without a name, for a transient queue. It vanishes with the process, and is
-        not replicated.
+        """Create a mapped file without a name, for a transient queue. The file vanishes with the process,
+        and is not replicated.
         """
         return self._create_unnamed(os.fspath(folder), size)
 
@@ -176,8 +176,8 @@ class Files:
         return fd
 
     def read_through(self, file, start=0, end=None):
-        """Read [start, end), so that a bad sector or a short file raises OSError here. Blocks. Safe in a
-        thread while the file is retained.
+        """Read the bytes [start, end), so that a bad sector or a short file raises OSError here. Blocks.
+        Safe in a thread while the file is retained.
         """
         # Without this, the next access to the mapping would kill the process (SIGBUS). Pages that the system
         # drops later are read from the disk again.
@@ -258,15 +258,15 @@ class Files:
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """Create an empty log in a thread. The event loop reports it later by ``made``. Blocks."""
+        """Create an empty log. For a thread: the event loop calls ``made`` later. Blocks."""
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
     def append(self, file, octets):
         """Write at the end of a log, all or nothing. Returns the position at which the bytes begin.
 
-        Raises OSError after cutting a partial write off. If that fails, too, the log refuses further appends,
-        because a record after a torn one would look like damage.
+        Raises OSError after cutting a partial write off. If the cut fails, too, the log refuses further
+        appends, because a record after a torn record would look like damage.
         """
         check_sound(file)
         assert not file.accepted, f"{file.path}: what was accepted comes first"
@@ -278,7 +278,7 @@ class Files:
 
     def reserve(self, file, count=ROOM_AHEAD):
         """Reserve disk space for ``count`` bytes after the end of a log, without moving the end. Returns
-        False if the file system cannot. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
+        False if the file system cannot do this. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
         """
         start, behind = file.size, file.end + count
         try:
@@ -301,7 +301,7 @@ class Files:
                 self.reserve(file, count)  # no reserve ahead from the last room of a disk
 
     def accept(self, file, octets):
-        """Keep bytes in memory until ``sync_log`` appends them. Raises OSError, as on a full disk."""
+        """Keep bytes in memory until ``sync_log`` appends them. Raises OSError, such as ENOSPC."""
         self.make_room(file, len(octets))
         file.accepted.append(octets)
         file.end += len(octets)
@@ -348,7 +348,7 @@ class Files:
         self.renaming(source, target, file).make()
 
     def renaming(self, source, target, file=None, needed=False):
-        """A Change that renames a file or folder. Arguments as for ``rename``; ``needed``: see Change."""
+        """Return a Change that renames a file or folder. For the arguments see ``rename`` and Change."""
         source, target = os.fspath(source), os.fspath(target)
         file_id = self.register.id_of(source)
 
@@ -364,7 +364,7 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """A Change that deletes a file. ``aside`` frees the disk space in the background; see File.close."""
+        """Return a Change that deletes a file. ``aside``: as for File.close; it frees the disk space."""
         path = os.fspath(path)
         file_id = self.register.id_of(path)
 
@@ -388,7 +388,7 @@ class Files:
         self.making_folder(path).make()
 
     def making_folder(self, path):
-        """A Change that creates one folder. Its ``act`` raises FileExistsError."""
+        """Return a Change that creates one folder. Its ``act`` raises FileExistsError."""
         path = os.fspath(path)
         return Change(path, lambda: self._make_folder(path), lambda _: self.register.folder_created(path))
 
@@ -410,12 +410,12 @@ class Files:
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
-        """Whether a thread is making, or will make, this folder or one in it."""
+        """Whether a thread is making, or will make, this folder or a folder in it."""
         path = os.fspath(path)
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
-        """A Change that creates a folder if missing. Call its ``told`` even if the folder existed."""
+        """Return a Change that creates a folder if missing. Call its ``told`` even if the folder existed."""
         path = os.fspath(path)
         self._coming_folders[path] += 1
         self._folder_jobs[path] += 1
@@ -447,12 +447,12 @@ class Files:
         self.removing_folder(path).make()
 
     def removing_folder(self, path):
-        """A Change that removes an empty folder. Its ``act`` raises OSError (ENOTEMPTY)."""
+        """Return a Change that removes an empty folder. Its ``act`` raises OSError (ENOTEMPTY)."""
         path = os.fspath(path)
         return Change(path, lambda: self._remove_folder(path), lambda _: self.register.folder_removed(path))
 
     def remove_tree(self, path):
-        """Remove a folder and its content. Replicators get each file and folder."""
+        """Remove a folder and its content. Reports each removal to the replicators. Blocks."""
         path = os.fspath(path)
         with os.scandir(path) as entries:
             inside = sorted((entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -467,14 +467,14 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the event loop may call ``sync``. False if a test has replaced it: that may block."""
+        """Whether the event loop may call ``sync``. False if a test has its own ``sync``, which may block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
         """Flush the file's size and all bytes written before this call, including those in the mapping.
 
-        Blocks, unless ``flush(file)`` is given, a function that switches while the disk works; then the event
-        loop may call this. For ``storage.flush.group_commit`` and boot.
+        Blocks, unless ``flush(file)`` is given, which switches greenlets while the disk works. The event loop
+        may then call this. For ``storage.flush.group_commit`` and boot.
         """
         size = file.size
         try:
@@ -538,7 +538,7 @@ class Files:
 
     def _unlink_keeping(self, path):
         """Delete a file's name without freeing its disk space. Returns an object for ``_let_go``, or None if
-        the space is free.
+        the space was freed at once.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -594,8 +594,8 @@ class Files:
         return reserve_room(fd, start, count)
 
     def _write_behind(self, file, start, octets):
-        """Write ``octets`` at ``start``, the end of a log. A partial write is cut off. If that fails, the log
-        refuses further appends.
+        """Write ``octets`` at ``start``, the end of a log. A partial write is cut off. If the cut fails, the
+        log refuses further appends.
         """
         try:
             self._write(file, start, octets)

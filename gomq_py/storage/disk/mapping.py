@@ -66,7 +66,7 @@ def advise(mapping, start, count, advice):
 
 
 def address_of(mapping):
-    """The mapping's address in memory, valid until the mapping is closed."""
+    """Return the mapping's address in memory, valid until the mapping is closed."""
     first = ctypes.c_char.from_buffer(mapping)
     return ctypes.addressof(first)
 

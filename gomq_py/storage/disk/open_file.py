@@ -23,7 +23,7 @@ _KEEP_SIZE = 0x01
 
 
 class File:
-    """An open file, for the event loop's thread. ``retain`` keeps it open for another user, and not recycled.
+    """An open file, for the event loop's thread. ``retain`` keeps it open, and out of the segment pool.
 
         map         the read-write mapping; None for a log or an empty file. truncate, extend and close make
                     pointers into the mapping invalid
@@ -71,25 +71,25 @@ class File:
         return self._holders > 0
 
     def retain(self):
-        """Keep the file open, and not recycled, until ``release``."""
+        """Keep the file open, and out of the segment pool, until ``release``."""
         self._holders += 1
 
     def release(self):
-        """Undo one ``retain``. The last release closes the file if ``close`` was called meanwhile."""
+        """Undo one ``retain``. The last release closes the file if ``close`` was called before."""
         assert self._holders > 0, self.path
         self._holders -= 1
         if self._closing and not self._holders:
             self.close()
 
     def read(self, start, end):
-        """A copy of the bytes [start, end); shorter if the file ends before ``end``."""
+        """Return a copy of the bytes [start, end), shorter if the file ends before ``end``."""
         if self.map is not None:
             return self.map[start:end]
         return os.pread(self.fd, end - start, start)
 
     def read_into(self, target, start, end):
-        """Copy the bytes [start, end) to the start of ``target``, a memoryview. Returns their number. It is
-        lower if the file ends before ``end``.
+        """Copy the bytes [start, end) to the start of ``target``, a memoryview. Returns their number, which
+        is lower if the file ends before ``end``.
         """
         if self.map is None:
             return os.preadv(self.fd, (target[:end - start],), start)
@@ -98,7 +98,7 @@ class File:
             return len(octets)
 
     def remap(self, fd=-1):
-        """Map the whole file again. ``fd``: a descriptor, for a file without its own. Raises BufferError
+        """Map the whole file again. ``fd``: a descriptor to use if the file has none. Raises BufferError
         while a view of the old mapping exists.
         """
         self.unmap()
@@ -117,7 +117,7 @@ class File:
         return map_file(fd, self.size, self.path)
 
     def count_in(self, descriptors):
-        """Add the file's descriptor to the set ``descriptors``. Closing the file removes it."""
+        """Add the file's descriptor to the set ``descriptors``. ``close`` removes the descriptor."""
         descriptors.add(self.fd)
         self._counted_in = descriptors
 
@@ -159,8 +159,8 @@ class File:
 
 
 class Reading:
-    """Keeps a mapped file open, and not recycled, for a slow reader until close(). ``fd``: a descriptor of
-    the file.
+    """Keeps a mapped file open, and out of the segment pool, for a slow reader until close(). ``fd``: a
+    descriptor of the file.
     """
 
     __slots__ = ("file", "fd")
@@ -190,8 +190,9 @@ class LogFile(File):
         is_relied_on    confirms and other answers depend on this log; False for the second log of a
                         compaction
         failure         the error of a failed flush; it stays, because bytes may be lost
-        failed()        None, or called in the event loop at that failure and at each later wait for a flush
-        fails_all       a failure fails every callback; False: only callbacks of flushes with this log
+        failed()        None, or has the owner replace the log: called in the event loop after the failure,
+                        and now and then at later flushes
+        fails_all       a failure fails every callback; False: only the callbacks of flushes with this log
 
     The thread that flushes the log changes ``size`` and takes from ``accepted``. The event loop's thread
     changes everything else.

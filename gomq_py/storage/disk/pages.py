@@ -48,7 +48,7 @@ def populate(mapping, start, end):
 
 def let_go(file):
     """Unmap the file's pages from the process. Written data stays in the page cache. For a file that is
-    flushed next and not used meanwhile.
+    not used again before its next flush.
     """
     # A flush of mapped pages interrupts the processors on which the process runs once for each page, 2048
     # times for 8 MiB; this call interrupts them once.
@@ -58,7 +58,7 @@ def let_go(file):
 
 
 def read_range(fd, start, end):
-    """Read [start, end) and discard the bytes. Raises OSError (EIO), also if the file ends before ``end``."""
+    """Read and discard the bytes [start, end). Raises OSError (EIO), also if the file ends before ``end``."""
     buffer = bytearray(min(1 << 20, max(1, end - start)))
     while start < end:
         count = os.preadv(fd, (buffer,), start)

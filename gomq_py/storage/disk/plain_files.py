@@ -9,8 +9,8 @@ class PlainFiles(Files):
     """Changes files that are not mapped and may be written at any position. Has no replicators."""
 
     def open_plain(self, path, size=None):
-        """Open an existing file. Blocks. Raises OSError. ``size``: create the file with that many zero bytes,
-        without allocating disk space.
+        """Open an existing file or, if ``size`` is given, create a file of so many zero bytes without
+        allocating disk space. Returns the File. Blocks. Raises OSError.
         """
         path = os.fspath(path)
         if size is None:
@@ -34,7 +34,7 @@ class PlainFiles(Files):
         self._link(os.fspath(source), os.fspath(target))
 
     def open_folder(self, path):
-        """An open folder, for ``sync_all``."""
+        """Open a folder, and return it for ``sync_all``. Raises OSError."""
         return File(path, self._open(path, os.O_RDONLY | os.O_DIRECTORY), 0, False)
 
     def sync_all(self, folder):

@@ -63,8 +63,8 @@ class Register:
     def go_on(self, ids, told):
         """Continue the register of another folder, of which this folder is a copy. Call before ``seed``.
 
-        ``ids``: {path: id}; they stay if exactly these files exist, otherwise ``diverged`` is reported.
-        ``told``: number of changes reported by that register.
+        ``ids``: {path: id} in the other register. The files keep these ids. If ``seed`` finds other files, it
+        reports ``diverged``. ``told``: number of changes that the other register has reported.
         """
         self._former_ids, self.told = ids, told
         self._last_id = max(ids.values(), default=0)
@@ -98,7 +98,7 @@ class Register:
         self.replicators = tuple(one for one in self.replicators if one is not replicator)
 
     def id_of(self, path):
-        """The id of the file with this path; 0 if the register does not have it."""
+        """Return the id of the file with this path; 0 if the register does not have the file."""
         return self._ids.get(path, 0)
 
     # what files tell: see replication.Replicator
@@ -169,7 +169,7 @@ class Register:
             self._tell(event, file_id, *arguments)
 
     def _still(self, file_id, path):
-        """The id of the file that has this path now: ``file_id``, unless another file has taken the name."""
+        """Return the id of the file at this path: ``file_id``, unless another file has taken the name."""
         return file_id if self.paths.get(file_id) == path else self._ids.get(path, 0)
 
     def _add(self, path):
@@ -200,8 +200,8 @@ class Register:
 class FillingRegister(Register):
     """A register that begins while the folder is in use. found() registers files while ``is_filling``.
 
-    Until then no replicator may have a copy; afterwards a change of an unknown file means ``diverged``.
-    Threads may report a change that they made before the file was found.
+    While ``is_filling`` no replicator may have a copy. Afterwards a change of an unknown file means
+    ``diverged``. A thread's change may be reported after found() has registered the changed file.
     """
 
     def __init__(self, replicators):
@@ -251,8 +251,8 @@ class FillingRegister(Register):
 
 
 def listing(root, left_out=()):
-    """Return [(path, is a folder)] of everything below ``root``, without the names ``left_out`` directly in
-    it. Leaves out files removed meanwhile. Blocks. Raises DataDirError for a symbolic link.
+    """Return [(path, is it a folder)] of everything below ``root``, without the names ``left_out`` directly
+    in ``root``. Leaves out files removed during the call. Blocks. Raises DataDirError for a symbolic link.
     """
     found = []
     for folder, folders, names in os.walk(root):

@@ -16,7 +16,7 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders one by one, in slices, so that thousands of them do not delay other work."""
+    """Removes folders one by one, in slices, so that thousands of folders do not delay other work."""
 
     def __init__(self, files, committer):
         self._files = files
@@ -29,9 +29,9 @@ class FolderRemovals:
     def add(self, store, folder, whose, error, done=None):
         """Remove a folder and its content in the background, then call ``done()`` if given.
 
-        ``store``: the store that has its files open, or None. ``whose``: the queue's name for log lines.
-        ``error``: the queue's deletion could not be saved; then nothing is removed and ``done`` is not
-        called.
+        ``store``: the store that has the folder's files open, or None. ``whose``: the queue's name for log
+        lines. ``error``: None, or why the queue's deletion could not be saved. With an error nothing is
+        removed, and ``done`` is not called.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
@@ -118,4 +118,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing: a job whose ``done`` runs after the jobs queued before."""
+    """Do nothing, as an urgent job whose ``done`` runs after the urgent jobs queued before."""

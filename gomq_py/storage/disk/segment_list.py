@@ -3,8 +3,8 @@ files.
 
 data_dir writes the list when a run has ended normally. The next boot reads the list, and invalidates it
 before changing any file. So a listed file that is missing was removed from outside or by the file system. No
-list exists after a kill or a power failure: the broker itself may have removed a missing file, or its name
-was never flushed. The list is text, with a line for each folder with segments:
+list exists after a kill or a power failure: the broker itself may have removed a missing file, or the name of
+that file was never flushed. The list is text, with a line for each folder with segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
@@ -21,8 +21,8 @@ class Listed(NamedTuple):
     """One folder in the segment list.
 
         counts         {segment number: messages left}, without empty segments
-        next_offset    of a stream
-        positions      of a stream: stream_offsets.checksum of its consumers' positions; None: unknown
+        next_offset    offset of a stream's next message; 0 for other queues
+        positions      stream_offsets.checksum of the positions of a stream's consumers; None: unknown
     """
 
     counts: dict

@@ -38,7 +38,7 @@ class Background:
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
-        """Wait until each worker has, at some time, no jobs. May switch greenlets."""
+        """Wait for each worker, one after the other, to have no jobs left. May switch greenlets."""
         for worker in reversed(self._workers):  # the first one closes files that the others let go of
             worker.join()
 

@@ -21,7 +21,7 @@ class FlushBatch:
         stores        {store: True if its acks are flushed, too}
         acks          stores with only acks to flush, which may wait; the first was marked at ``acks_since``
         logs          retained LogFiles
-        folders       paths
+        folders       paths of folders
         is_hurried    a callback waits that must not be delayed
         failures      {store, log, folder's path or Change: its error}
     """
@@ -215,8 +215,8 @@ class FlushFailures:
         return unwritten
 
     def blame(self, batch):
-        """Remember the folders and logs that failed in this flush. Those that failed before fail the batch
-        again, with all files in such a folder.
+        """Remember the folders and logs that failed in this flush. A folder or log that failed
+        before fails the batch again. Such a folder also fails all files in it.
         """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
@@ -241,7 +241,9 @@ class FlushFailures:
                 )
 
     def error_of_logs(self):
-        """Return the error of a log in use whose flush has ever failed; None if there is no such log."""
+        """Return the error of a log in use whose flush has ever failed; None if there is no such log.
+        Also asks the owner of such a log for a new log, now and then.
+        """
         if not self._logs:
             return None
         for file in list(self._logs):
@@ -323,7 +325,7 @@ class NameChanges:
         self._begin()
 
     def when_told(self, callback):
-        """Call ``callback()`` once the replicators know of the changes that a thread is making now."""
+        """Call ``callback()`` once the replicators know of all changes that a thread is making now."""
         if self._making:
             self._when_told.append(callback)
         else:

@@ -13,10 +13,9 @@ that keeps a copy of this node's data, such as a follower:
                                                   events reported to it are safe there
 
 An acknowledger gets the changes by the calls of ``storage.disk.replication.Replicator``. Its when_safe is
-called after the local flush, with the position that this flush covers (GroupCommit.position), because changes
-of logs and names are reported only then. If changes that need no flush, such as acks, were reported after the
-beginning of the flush and before when_safe, the position is that of when_safe. Only ``wait`` switches
-greenlets.
+called after the local flush, because changes of logs and names are reported only then. The position covers
+all that this flush covers (GroupCommit.position). It also covers changes that need no flush, such as acks,
+if they were reported before the call of Durability.when_safe. Only ``wait`` switches greenlets.
 """
 from collections import deque
 from functools import partial
@@ -45,11 +44,12 @@ class Durability:
     # waiting
 
     def when_safe(self, callback, concerns=None, hurry=True):
-        """Call ``callback(error or None)`` once all changes so far are on disk and with every acknowledger.
+        """Call ``callback(error or None)`` once all changes made before this call are safe.
 
-        Callbacks are called in order, perhaps before this returns. They must neither switch greenlets nor
-        raise. ``concerns()``, which must not raise, is called if files of some queues could not be flushed:
-        True passes the error to the callback. Without ``concerns`` the callback gets every error.
+        Safe changes are on the local disk and with every acknowledger. Callbacks are called in order, perhaps
+        before this returns. They must neither switch greenlets nor raise. If files of some queues could not
+        be flushed, ``concerns()`` returns whether the callback gets the error, and must not raise. Without
+        ``concerns`` the callback gets every error.
         ``hurry=False``: the flush may wait for more changes. Returns the NextFlush for which the callback
         waits, or None.
         """
@@ -66,14 +66,14 @@ class Durability:
         self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True, concerns=None):
-        """Call ``callback(error or None)`` once all changes so far are on the local disk. Other arguments:
-        see when_safe().
+        """Call ``callback(error or None)`` once all changes made before this call are on the local disk.
+        For the other arguments see when_safe().
         """
         self.disk.after_sync(callback, hurry, concerns)
 
     def wait(self):
-        """Wait until all changes so far are safe. Raises the error of the disk or of an acknowledger
-        (follower). May switch greenlets.
+        """Wait until all changes made before this call are safe. Raises the error of the disk or of an
+        acknowledger (follower). May switch greenlets.
         """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
@@ -101,8 +101,8 @@ class Durability:
         self._keep()
 
     def close(self):
-        """Fail all callbacks that wait for an acknowledger (follower). If there is one, later when_safe()
-        calls fail, too.
+        """Fail all callbacks that wait for an acknowledger (follower). While any acknowledger
+        is left, later when_safe() calls fail, too.
         """
         # The local disk alone is not what was promised.
         self._end = NotAcknowledged(
@@ -168,8 +168,8 @@ def _not_ours():
 
 
 class _Promise:
-    """A callback that waits for the local disk, then for the acknowledgers (followers) in ``missing``. It
-    relies on the changes reported up to ``position``.
+    """A callback that waits for the local disk, then for the acknowledgers (followers) in ``missing``. The
+    callback relies on the first ``position`` reported changes.
     """
 
     __slots__ = ("callback", "position", "is_on_disk", "missing", "error")
@@ -182,6 +182,6 @@ class _Promise:
         self.error = None
 
     def refuse(self, error):
-        """Pass this error to the callback, and wait for no acknowledger."""
+        """Keep this error for the callback, and wait for no acknowledger."""
         self.error = error
         self.missing.clear()

@@ -66,8 +66,9 @@ class Flusher:
             raise OSError(number, os.strerror(number))
 
     def pause(self, seconds):
-        """Suspend the greenlet for ``seconds`` (less than 1), or until ``end_pause``. Exact, whereas the
-        event loop's timers are up to a millisecond late. For one greenlet at a time. May switch greenlets.
+        """Suspend the greenlet for ``seconds`` (less than 1), or until ``end_pause``. The pause is exact,
+        whereas the event loop's timers are up to a millisecond late. For one greenlet at a time. May
+        switch greenlets.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()

@@ -12,8 +12,8 @@ clients, the next flush begins later. A client that waits for one confirm before
 delayed.
 
 SyncWatch logs a flush that hangs, while it hangs and when it has ended. A thread of the operating system
-checks, because a disk that hangs may hold the event loop's thread, too. The event loop writes the lines,
-because the log's locks may be gevent's. The thread writes them if the event loop stands still.
+looks for such flushes, because a disk that hangs may hold the event loop's thread, too. The event loop writes
+the lines, because the log's locks may be gevent's. If the event loop stands still, the thread writes them.
 """
 import errno
 import logging
@@ -38,7 +38,7 @@ _this_thread = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
-    """Logs flushes that run longer than ``after_s`` seconds; 0: logs none. Made in the event loop's thread.
+    """Logs flushes that run longer than ``after_s`` seconds, none if 0. Made in the event loop's thread.
     The thread that flushes calls ``begin`` before each flush, and ``end`` after it.
     """
 
@@ -158,7 +158,9 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next. Covers all marks made before ``has_begun``. ``joined``: calls of join()."""
+    """The flush that begins next. Covers all marks made before ``has_begun``. ``joined``: how often join()
+    was called.
+    """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
 
@@ -200,7 +202,8 @@ class CommitDelay:
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
     def hold_up(self, flusher):
-        """Wait by ``flusher.pause``, if it is not None, until the next flush may begin. May switch greenlets.
+        """Wait in ``flusher.pause`` until the next flush may begin; not at all if ``flusher`` is None. May
+        switch greenlets.
         """
         due, self._may_begin_s = self._may_begin_s, 0.0
         left = due - time.monotonic() if due and flusher is not None else 0.0
@@ -301,7 +304,7 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 class Flushing:
     """Runs flushes, at most ``threads`` at one time. A job is (function, file or folder path, owner).
 
-    The owner is a store, a log or a folder path. ``others``: further threads of the pool, for other work.
+    The owner is a store, a log or a folder path. ``others``: number of other threads of the pool.
     ``slow_s``: a flush that takes more seconds is logged while it runs; 0: no log. ``at_work``: futures of
     the work in the pool's threads.
     """
@@ -328,7 +331,7 @@ class Flushing:
         return self.pool
 
     def way_of_stores(self):
-        """Return the function that flushes a file of a store: sync_in_hub() if there is a Flusher."""
+        """Return the function that flushes a store's file: sync_in_hub(), or else Files.sync()."""
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
     def jobs_of(self, logs, folders):
@@ -356,7 +359,9 @@ class Flushing:
         return failed
 
     def change_each(self, groups):
-        """Run the function change_each() in a thread. Raises if there is no thread. Switches greenlets."""
+        """Have a thread run the function change_each(), and return its result. Raises if there is no thread.
+        Switches greenlets.
+        """
         self.at_work = [begin(change_each, groups, self.watch, pool=self.threads_of())]
         results = self.at_work[0].get()
         self.at_work = []
@@ -393,7 +398,9 @@ class Flushing:
         return self.flusher is not None and self._files.may_sync_in_hub
 
     def _run_in_pool(self, jobs, here, unbegun):
-        """Run ``jobs`` in threads and, at the same time, ``here`` in greenlets. Switches greenlets."""
+        """Run ``jobs`` in threads and, at the same time, ``here`` in greenlets. Returns, and adds to
+        ``unbegun``, as run() does. Switches greenlets.
+        """
         begun = self.at_work = []
         lanes = [jobs[lane::self._threads] for lane in range(min(self._threads, len(jobs)))]
         try:
@@ -414,7 +421,9 @@ class Flushing:
         return failed
 
     def _run_here(self, jobs):
-        """Run the jobs in several greenlets, one of them the calling greenlet. Switches greenlets."""
+        """Run the jobs in several greenlets, also in the calling greenlet. Returns the failed jobs as run()
+        does. Switches greenlets.
+        """
         if len(jobs) == 1:
             return flush_each(jobs, self.watch)
         self.lanes_here = [

@@ -3,9 +3,9 @@
 No other module flushes. Stores and logs are *marked* when they have something to flush. ``after_sync`` calls
 back once all present marks are on the disk, for example to send confirms. A flush (sync) takes all marks when
 it begins, so batches grow by themselves on a slow disk. ``storage.flush.flushing`` delays flushes that would
-come too often, and has threads wait for the disk. After a failed flush all stores that it covered are fenced
-(refuse all further calls), and callbacks get the error; a repeated flush would prove nothing. There is one
-GroupCommit per broker; while idle it has no timer and no thread.
+come too often, and has threads wait for the disk. After a failed flush all its stores are fenced (refuse
+all further calls), and callbacks get the error. A repeated flush would prove nothing. There is one
+GroupCommit per broker. After REST_S without work it has no greenlet and no timer.
 """
 import errno
 import logging
@@ -48,9 +48,10 @@ LOOKS = 16
 class GroupCommit:
     """Flushes stores, logs and folders.
 
-        enabled        False (--no-sync): calls back at once, and flushes only renames and unlinks.
-                       A confirmed message then survives a kill, but not a power cut
-        slow_s         a flush that takes more seconds is logged while it runs; 0: none is
+        enabled        False (--no-sync): flushes nothing. Callbacks wait only for changes of names and, if
+                       there are followers, for reports to them. A confirmed message then survives a kill,
+                       but not a power cut
+        slow_s         a flush that takes more seconds is logged while it runs; 0: no log
         slice_clock    the broker's SliceClock, which cuts the callbacks of one flush into slices
         names          the NameChanges that flushes wait for
         background     jobs that no flush waits for
@@ -128,14 +129,14 @@ class GroupCommit:
     # waiting
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
-        """Call ``callback(error or None)`` once all present marks have been flushed; at once without any.
+        """Call ``callback(error or None)`` once all present marks are flushed and a running flush has ended.
 
-        Callbacks are called in order, and must neither switch greenlets nor raise. ``hurry=False``: the flush
-        may wait for more marks. ``concerns()``, which must not raise, returns whether the callback gets the
-        error of stores that cannot be flushed (these are fenced). Without ``concerns`` the callback gets that
-        error. Every callback gets the error of a failed log until another log has replaced it;
-        ``about_logs=False``, for housekeeping, excludes this. Returns the NextFlush for which the callback
-        waits, or None.
+        Callbacks are called in order, at once if nothing is to be flushed. They must neither switch greenlets
+        nor raise. ``hurry=False``: the flush may wait for more marks. ``concerns()`` returns whether the
+        callback gets the error of stores that cannot be flushed (these are fenced), and must not raise.
+        Without ``concerns`` the callback gets that error. Every callback gets the error of a failed log until
+        another log has replaced the failed log, except with ``about_logs=False``, for housekeeping. Returns
+        the NextFlush for which the callback waits, or None.
         """
         if concerns is not None:
             callback = Concerned(callback, concerns)
@@ -280,7 +281,7 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest up to REST_S. Returns True once something is marked. May switch greenlets."""
+        """Rest until something is marked, at most REST_S. Returns whether it was. May switch greenlets."""
         if self._stopping:
             return False
         self._is_resting = True
@@ -361,7 +362,7 @@ class GroupCommit:
                     return
 
     def _give_up(self, error):
-        """Fail all present and later callbacks with this error, after our own fault or a killed greenlet."""
+        """Fail all present and later callbacks with this error, after a fault here or a killed greenlet."""
         # Later marks are still flushed: the next run needs them. The files of this cycle stay open, because
         # its threads may still flush them.
         logger.error(
@@ -470,8 +471,8 @@ class GroupCommit:
             release(unwritten)
 
     def _answer(self, of_logs, other):
-        """Call all callbacks of this flush, and those that came meanwhile. ``of_logs``: the error of a failed
-        log; ``other``: any other error. May switch greenlets.
+        """Call all callbacks of this flush, and those that come during the calls. ``of_logs``: the error of a
+        failed log; ``other``: any other error. May switch greenlets.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):
