@@ -200,6 +200,17 @@ def test_message_that_was_wiped_is_found(ledger, change, finding):
     assert ledger.found() == [finding]
 
 
+def test_purge_of_a_queue_that_is_closed_drops_nothing(ledger):
+    message = ledger.publish_one()
+    ledger.status = 404
+    ledger.later({("purge", "g0"): True})
+    ledger.pass_s(0.1)
+
+    ledger.deliver(message.number, message.queue, False, ledger.world.now_s)
+
+    assert ledger.found() == []
+
+
 def test_message_that_was_in_hand_may_come_after_a_purge(ledger):
     message = ledger.publish_one()
     message.queue.hands.append(None)

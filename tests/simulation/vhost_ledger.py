@@ -217,6 +217,8 @@ class VHostLedger(Ledger):
         for key, wipes in self._wipes.items():
             for queue, wipe in wipes:
                 wipe.ended_s, wipe.is_done, wipe.takes = self.world.now_s, is_done, len(queue.hands)
+                if wipe.kind == "purge" and self.status == 404:
+                    wipe.is_done = False  # the queue is closed after a fault, and keeps its messages
                 self.exercised["wiped"] += is_done and sum(
                     message.queue is queue for message in self._waiting.values())
                 if is_done and key == ("delete", "*"):
