@@ -11,7 +11,8 @@ import pytest
 from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
-SEEDS = "2 1 4 5 6 11 28 36 37 38 57 64 69 92 104 120 125 132 133 148 178 332 406 887 937 1019 6679 6759".split()
+SEEDS = (
+    "2 1 4 5 6 11 28 36 37 38 57 64 69 92 104 120 125 132 133 148 178 332 406 887 937 1019 6679 6759").split()
 MOST_SEEDS = "1-40"  # if one seed of four finds a mutant, all of these miss it once in 100,000 times
 
 

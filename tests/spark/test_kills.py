@@ -31,7 +31,7 @@ BATCH = 500
 # Published while something is killed.
 BURST = 2500
 # What a record of this test takes in a segment.
-RECORD_BYTES = 72
+RECORD_BYTES = 44
 # For the longest of what is waited for.
 PATIENT_S = TIMEOUT_S * max(20, MESSAGES / 50000)
 # Every so many kills of Spark one of the broker.
