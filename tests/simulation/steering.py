@@ -3,8 +3,9 @@
 Modules that bind a name at import are steered by that name. What cannot be steered is switched off by the
 broker's own means: native flush threads (the interpreted twin has none), sendfile, the watch over slow
 flushes (a thread; ``slow_sync_warning=0``), the timer of the system by which busy streams are read together,
-TLS. Files that DataDir writes around the seam (the lock's text,
-the note of how a run ended) are real ones, which no power cut keeps.
+TLS. A pattern has an hour: otherwise a busy machine would match some twice, which looks at the clock. Files
+that DataDir writes around the seam (the lock's text, the note of how a run ended) are real ones, which no
+power cut keeps.
 """
 import errno
 import logging
@@ -16,7 +17,7 @@ from types import SimpleNamespace
 import gevent
 from gevent.pool import Pool as GreenletPool
 
-from gomq_py import node
+from gomq_py import node, patterns
 from gomq_py.amqp.server import local as amqp_local
 from gomq_py.hub import admission, coalescer, loop_socket, threads
 from gomq_py.links import local as links_local
@@ -45,6 +46,7 @@ def steer(world):
     node.Files = lambda listeners: gevent.get_hub().process.files(listeners)
     flushing.ThreadPool = Pool
     threads.begin_apart = lambda *work: threads.begin(*work, pool=Pool(1))
+    patterns.BUDGET_S = 3600.0
     resources.free_disk = lambda path: (ROOM, ROOM)
     resources.resident_memory = resources.used_memory = lambda *_: 1 << 26
     resources.total_memory = lambda *_: ROOM

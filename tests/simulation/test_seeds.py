@@ -71,6 +71,17 @@ def test_no_clock_that_cuts_work_into_slices_is_the_machines():
     assert done.stdout.split() == ["1"] * 4
 
 
+def test_no_pattern_is_stopped_by_the_machines_clock():
+    """Or it is matched once more on a busy one, as in seed 28."""
+    asked = (
+        "from tests.simulation.steering import steer\nfrom tests.simulation.world import World\n"
+        "from gomq_py.patterns import Pattern\nsteer(World(1))\n"
+        "print(Pattern('(a|aa)+$').found_in('a' * 24 + 'b'))")
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"
+
+
 def test_seed_by_itself_shows_its_trace(output):
     printed, _ = simulate(SEEDS[0])
 
