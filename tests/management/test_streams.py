@@ -1,13 +1,16 @@
 """Streams over HTTP: offsets, segments and their octets, positions;
 what Spark and other readers of many messages need.
 """
+import os
 import re
 
 import pika
 import pytest
+import requests
 
 from gomq_py.storage.format.head import HEAD_BYTES, decode
 from gomq_py.storage.format.record import RecordScanner
+from tests.support.waiting import in_time, wait_until
 
 STREAM = {"x-queue-type": "stream"}
 
@@ -52,6 +55,21 @@ def test_segments_can_be_read_as_they_are_on_disk(api, stream):
         start = scanner.routing_at + scanner.routing_length + scanner.properties_length
         bodies.append((head.first_offset + scanner.ordinal, octets[start:start + scanner.body_length]))
     assert bodies == [(number, b"%d" % number) for number in range(10)]
+
+
+@pytest.mark.parametrize("verb", ["HEAD", "GET"])
+def test_read_of_a_segment_leaves_no_descriptor_open(api, stream, managed, verb):
+    """The body of an answer to HEAD is never begun."""
+    def opened():
+        folder = f"/proc/{managed.pid}/fd"
+        return sum("/msgs." in os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder))
+
+    before = opened()
+    for _ in range(5):
+        assert requests.request(
+            verb, f"{api.base}/api/streams/%2F/{stream}/segments/1", auth=("guest", "guest"), timeout=in_time(60)).ok
+
+    wait_until(lambda: opened() <= before)
 
 
 @pytest.mark.parametrize("query, wanted", [

@@ -6,6 +6,7 @@ never means another message after a power cut.
 """
 import os
 import posix
+from functools import partial
 
 from flask import Blueprint, Response, request
 
@@ -80,9 +81,11 @@ def read_segment(vhost, name, number):
         raise NoSuchObject(f"the stream has no segment {number}")
     fd, there = found
     count = max(0, min(length, there - at))
-    return Response(
+    response = Response(
         _chunks(fd, at, at + count), mimetype="application/octet-stream",
         headers={"Content-Length": str(count), "X-Stream-Epoch": stream.epoch, "X-Segment-Bytes": str(there)})
+    response.call_on_close(partial(posix.close, fd))  # the generator of a HEAD request never starts
+    return response
 
 
 @blueprint.get("/api/streams/<vhost>/<name>/messages")
@@ -143,13 +146,10 @@ def find_stream(vhost, name):
 
 
 def _chunks(fd, at, end):
-    """Yield the bytes of a file from ``at`` to ``end``, then close the descriptor. May switch greenlets."""
-    try:
-        while at < end:
-            chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)
-            if not chunk:
-                return
-            at += len(chunk)
-            yield chunk
-    finally:
-        posix.close(fd)
+    """Yield the bytes of a file from ``at`` to ``end``. May switch greenlets."""
+    while at < end:
+        chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)
+        if not chunk:
+            return
+        at += len(chunk)
+        yield chunk
