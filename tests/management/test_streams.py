@@ -60,14 +60,15 @@ def test_segments_can_be_read_as_they_are_on_disk(api, stream):
 @pytest.mark.parametrize("verb", ["HEAD", "GET"])
 def test_read_of_a_segment_leaves_no_descriptor_open(api, stream, managed, verb):
     """The body of an answer to HEAD is never begun."""
+    url = f"{api.base}/api/streams/%2F/{stream}/segments/1"
+
     def opened():
         folder = f"/proc/{managed.pid}/fd"
         return sum("/msgs." in os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder))
 
     before = opened()
     for _ in range(5):
-        assert requests.request(
-            verb, f"{api.base}/api/streams/%2F/{stream}/segments/1", auth=("guest", "guest"), timeout=in_time(60)).ok
+        assert requests.request(verb, url, auth=("guest", "guest"), timeout=in_time(60)).ok
 
     wait_until(lambda: opened() <= before)
 
