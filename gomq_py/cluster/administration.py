@@ -1,6 +1,6 @@
 """Administration: shows an elected cluster to operators, and removes a node that does not come back.
 
-Used by ``elected``. The data shown is this node's last view of etcd, its links, and its lease.
+Used by ``elected``. Shows this node's last view of etcd, its links to followers, and its lease.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,10 +25,10 @@ REMOVAL_S, LOOK_S = 5.0, 0.05
 
 def figures(
         coordination: Any, node: str, own: Mapping[str, Any], followers: Sequence[Any]) -> dict[str, Any]:
-    """The cluster's state for /api/cluster, as this node sees it.
+    """Return the cluster's state for /api/cluster, as this node sees it.
 
-    ``own``: figures of this node as a follower, or an empty mapping. ``followers``: figures of a leader's
-    links. Both have the keys of /api/cluster.
+    ``node``: id of this node. ``own``: this node's status as a follower, or an empty mapping. ``followers``:
+    the status of each follower that is connected to this leader. Both use the keys of /api/cluster.
     """
     view, decision, leadership = coordination.view, coordination.decision, coordination.leadership
     found: dict[str, Any] = {
@@ -59,7 +59,10 @@ def figures(
 
 
 def _known(view: View, members: Mapping[str, int]) -> dict[str, NodeRecord | None]:
-    """Return {node id: record} of all nodes in etcd. The record is None if it is missing or malformed."""
+    """Return {node id: record} of the nodes in ``members`` and in etcd.
+
+    The record is None if it is missing or malformed.
+    """
     known: dict[str, NodeRecord | None] = dict.fromkeys(members)
     return known | {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
 
@@ -85,7 +88,7 @@ def _node(
 
 
 def calls(etcd: Any) -> dict[str, Any]:
-    """Durations and failures of calls to etcd, for a cluster.etcd.client.Etcd."""
+    """Return {"buckets", "seconds", "failures"} of the calls of an etcd.client.Etcd."""
     taken = etcd.call_seconds
     return {
         "buckets": [list(pair) for pair in taken.cumulative()], "seconds": round(taken.total, 6),
@@ -93,8 +96,10 @@ def calls(etcd: Any) -> dict[str, Any]:
 
 
 def successor(coordination: Any, node: str, named: str) -> str:
-    """The id of the node that is to lead in place of this one. ``named``: its id, name or address. Raises
-    ClusterError if that node is not in sync.
+    """Return the id of the node that is to lead in place of this one.
+
+    ``node``: id of this node. ``named``: id, name or address of the other. Raises ClusterError if that is
+    this node, or is not in sync, or if not exactly one node is so named.
     """
     members = coordination.leadership.in_sync.members
     other = _found(named, _known(coordination.view, members))
@@ -107,10 +112,10 @@ def successor(coordination: Any, node: str, named: str) -> str:
 
 def forget(
         coordinator: Coordinator, coordination: Any, node: str, named: str, connected: Sequence[str]) -> None:
-    """Remove a node from the in-sync set, and its name from etcd. Raises ClusterError. May switch greenlets.
+    """Remove a node from the in-sync set, and its name from etcd. May switch greenlets.
 
     ``node``: id of this node, which leads. ``named``: id, name or address of the node to remove.
-    ``connected``: ids of the connected followers.
+    ``connected``: ids of the connected followers, which cannot be removed. Raises ClusterError.
     """
     leadership = coordination.leadership
     if leadership is None:
@@ -132,7 +137,10 @@ def forget(
 
 
 def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
-    """The id of the node with this id, name or address. Raises ClusterError."""
+    """Return the id of the one node with this id, name or address.
+
+    Raises ClusterError if there is none, or several.
+    """
     if named in known:
         return named
     found = {
@@ -147,8 +155,9 @@ def _found(named: str, known: Mapping[str, NodeRecord | None]) -> str:
 
 
 def _remove(leadership: Any, node: str, named: str) -> None:
-    """Remove a node from the in-sync set, and wait until that is done. Raises ClusterError. May switch
-    greenlets.
+    """Remove a node from the in-sync set, and wait for etcd's answer. May switch greenlets.
+
+    Raises ClusterError if the node is still in the set after REMOVAL_S.
     """
     in_sync = leadership.in_sync
     in_sync.leave(node)

@@ -1,10 +1,10 @@
 """Adoption: the leader serves clients that a follower passes on (``cluster.forwarding``).
 
-A connection that has logged in with FORWARD goes to this node's listener of the same name, which serves the
+A connection that has logged in with FORWARD goes to the listener that the FORWARD names, which serves the
 client under the client's own address.
 
-A client with a loopback address, or without one, is on the follower's machine. It is shown as "gomq@NODE", so
-that it cannot log in as a user who may only log in from this machine.
+A client with a loopback address, or without one, is on the follower's machine. Its host is shown as
+"gomq@NODE", so that it cannot log in as a user who may only log in from the leader's machine.
 """
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ class Adoption:
         self._pumps = Pumps()
 
     def why_not(self, forward: Forward) -> str:
-        """Reason to refuse the client, as text; "" if the client may be served."""
+        """Return the reason to refuse the client, or "" if it may be served."""
         listener = self._find(forward.listener)
         if listener is None:
             return f"the leader has no listener {forward.listener} now"
@@ -41,8 +41,9 @@ class Adoption:
         return ""
 
     def adopt(self, forward: Forward, connection: Any, is_tls: bool) -> None:
-        """Serve a client that ``why_not`` has accepted. Over TLS, returns when the client disconnects. May
-        switch greenlets.
+        """Give the connection of a client that ``why_not`` has accepted to its listener.
+
+        May switch greenlets. Over TLS, returns when the client disconnects; otherwise at once.
         """
         # Over TLS the listener gets a socket pair, because the cluster's TLS socket shows a node's
         # certificate, not the client's.
@@ -70,7 +71,7 @@ class Adoption:
 
 
 def address_of(forward: Forward) -> tuple[str, int]:
-    """The client's address, (host, port)."""
+    """Return (host, port) of the client. The host is "gomq@NODE" for a client on the follower's machine."""
     header = proxy_protocol.parse(forward.proxy)
     assert header is not None
     host, port = header.source or ("", 0)

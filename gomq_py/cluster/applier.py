@@ -1,4 +1,4 @@
-"""Applier: applies a follower's frames to its data folder, in one thread at a time, and flushes.
+"""Applier: applies the leader's frames to a follower's data folder, in one thread at a time, and flushes.
 
 Used by ``follower``, which reads frames on the event loop and passes them to ``put``. Frames that arrive
 while a thread works wait for its next round.
@@ -29,14 +29,15 @@ FLUSH_S = 0.2
 
 
 class Applier:
-    """Applies frames to the data folder ``root``. Positions are the leader's.
+    """Applies frames to the data folder ``root``. Positions count the leader's events.
 
     ``received``: last position passed to ``put``. ``flushed``: last position on disk. ``failure``: the
     exception that stopped the Applier; ``begin_sync`` restarts it. ``damage``: the exception after which
     received changes may be missing on disk; reset to None when a full sync is complete.
 
-    ``progress()`` is called on the event loop after each round of a thread. ``failed()`` is called once per
-    failure, before anything else. ``trusts_disk``: see Staging.
+    ``progress()`` is called on the event loop after each round of a thread. ``failed()`` is called there once
+    per failure, after ``failure`` was set. ``flush_s``: longest time between a change and its flush.
+    ``trusts_disk``: see Staging.
     """
 
     def __init__(self, files, root, progress, failed, flush_s=FLUSH_S, trusts_disk=True):
@@ -62,7 +63,7 @@ class Applier:
 
     @property
     def place(self):
-        """Position from which the leader's former run can be resumed; None if a full sync is needed."""
+        """Position after which the leader's stream can be resumed; None if a full sync is needed."""
         if self._replica is not None and self.failure is None:
             return self.received
         past, staging = self._past, self.staging
@@ -71,7 +72,7 @@ class Applier:
 
     @property
     def former(self):
-        """The data folder's state, without ``runs``; None if a full sync is needed. Call after ``flush``."""
+        """The data folder's FormerRun, without ``runs``; None if a sync is needed. Call after ``flush``."""
         replica = self._replica
         if replica is None or self.failure is not None:
             return self._past.former
@@ -88,8 +89,9 @@ class Applier:
         self._greenlet.name = "cluster: applies"
 
     def stop(self):
-        """Apply and flush all waiting frames, drop an unfinished sync, and close. Returns ``damage``. May
-        switch greenlets.
+        """Apply and flush all waiting frames, drop an unfinished sync, and close. May switch greenlets.
+
+        Returns ``damage``.
         """
         self._is_stopping = True
         self._wake.set()
@@ -118,8 +120,9 @@ class Applier:
         self.failure = None
 
     def go_on(self):
-        """Drop a running sync, and resume the stream at ``place``. May switch greenlets. Raises OSError;
-        ReplicaError if ``place`` is no longer available.
+        """Prepare the data folder for the events after ``place``. Drops an unfinished sync.
+
+        May switch greenlets. Raises OSError; ReplicaError if ``place`` is no longer available.
         """
         if self._replica is None:
             self._give_up()
@@ -138,7 +141,7 @@ class Applier:
             self._forget()  # a turn puts back what it did not come to; another one may have begun with that
 
     def put(self, frame):
-        """Queue a frame of events. May switch: waits while too many frames are queued."""
+        """Queue a frame of events. May switch greenlets: waits while QUEUE_OCTETS or more are queued."""
         self._frames.append(frame)
         self.octets += len(frame.payload)
         self.received = frame.position
@@ -148,8 +151,9 @@ class Applier:
             self._room.wait()
 
     def flush(self):
-        """Apply and flush all waiting frames. Also works during a sync. Returns ``damage``. May switch
-        greenlets.
+        """Apply all waiting frames, and flush them. May switch greenlets.
+
+        During a full sync the frames are applied, but not flushed. Returns ``damage``.
         """
         while self.failure is None and (
                 self._frames or self._flush_at is not None or not self._idle.is_set()):
@@ -232,7 +236,10 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Apply frames, up to a flush. Returns (number of applied frames, whether all are flushed)."""
+        """Apply frames until one requests a flush; flush then, or if ``is_due``. Runs in a thread.
+
+        Returns (number of applied frames, whether all applied frames are flushed).
+        """
         target, done = self.staging or self._replica, 0
         for frame in batch:
             events.decode(frame.payload, target)

@@ -1,8 +1,8 @@
 """Backup: sends a running broker's data folder to gomq-py-ctl, as a leader sends it to a follower.
 
-Used by ``node``. Each backup has its own stream of changes, listener on the loopback address, and secret.
-Without a running backup, changes are not reported. If the broker has no followers, each backup lists the data
-folder in a thread while the broker works.
+Used by ``node``. Each backup has its own stream of changes, secret, and listener on the loopback address. The
+stream gets the folder's changes only while a backup runs. If the broker has no followers, each backup first
+lists the data folder, in a thread, while the broker works.
 """
 import os
 import time
@@ -33,10 +33,11 @@ NONE, WAITING = "none", "waiting"
 
 
 class Backup:
-    """Serves one copy at a time of the data folder ``root``. ``files`` reports changes of the folder.
+    """Sends the data folder ``root`` to one copier at a time.
 
-    ``name``: the broker's name, by which the copier recognizes it at the next backup. ``flush()`` returns
-    once all changes so far are on disk.
+    ``files``: the broker's files, whose register reports changes of the folder. ``name``: the broker's name;
+    a copier can update its earlier copy of a broker of that name. ``flush()`` returns once all changes so far
+    are on disk.
     """
 
     def __init__(self, root, files, name, flush):
@@ -48,8 +49,11 @@ class Backup:
         self._stream = self._leader = self._watching = None
 
     def begin(self):
-        """Let one copier connect soon. Returns {host, port, secret, id}, all that the copier needs. May
-        switch greenlets. Raises ClusterError if a backup is running, or if it cannot begin.
+        """Start a backup: listen until one copier connects. May switch greenlets.
+
+        Returns {"host", "port", "secret", "id"}, with which the copier connects. An earlier backup without a
+        connected copier is ended. Raises ClusterError if a copier is connected, or if the backup cannot
+        begin.
         """
         with self._turn:
             if self._leader is not None and self._leader.links:
@@ -76,7 +80,10 @@ class Backup:
             return {"host": LOOPBACK, "port": leader.port, "secret": secret, "id": self._cluster_id.hex()}
 
     def figures(self):
-        """The backup's state (none, waiting for the copier, syncing or streaming) and its bytes."""
+        """Return {"state", "done_bytes", "total_bytes"}.
+
+        States: "none", "waiting" (for the copier), "syncing", "streaming".
+        """
         links = () if self._leader is None else self._leader.followers
         if not links:
             return {"state": NONE if self._leader is None else WAITING, "done_bytes": 0, "total_bytes": 0}
@@ -102,7 +109,10 @@ class Backup:
             stream.close()
 
     def _fill(self, register):
-        """Register the existing files. Raises DataDirError, OSError. May switch greenlets."""
+        """Register the existing files, unless they are registered already. May switch greenlets.
+
+        Raises DataDirError, OSError.
+        """
         if not register.is_filling:
             return
         for path, is_folder in paced(in_thread(listing, self._root, NOT_CONTENT)):
@@ -111,7 +121,7 @@ class Backup:
         register.is_filling = False
 
     def _watch(self, leader):
-        """End the backup once the copier has left, or after CONNECT_S without a copier."""
+        """End the backup once the copier has its copy and has left, or after CONNECT_S without a copier."""
         has_come = []
         leader.on_streaming = lambda: has_come.append(True)
         until_s = time.monotonic() + CONNECT_S

@@ -1,10 +1,10 @@
 """Boot keepalives: keep an elected leader's lease alive while it reads its data folder.
 
 Reading a large folder takes seconds or minutes, and the event loop sends no keepalives meanwhile. Without
-this module the lease would end before clients can connect, and the next leader's lease, too.
+this module the lease would end before clients can connect, and so would the lease of each later leader.
 
-A native thread with its own event loop sends the keepalives. The thread stops if the process has used less
-than USED_S of a processor in HANGS_S, because then the disk hangs.
+A native thread with its own event loop sends the keepalives. It sends none while the process has used less
+than USED_S seconds of processor time in HANGS_S, because the disk hangs then.
 """
 import time
 from collections.abc import Callable
@@ -27,8 +27,10 @@ _sleep = monkey.get_original("time", "sleep")
 
 
 class BootKeepalives:
-    """A thread that renews ``lease`` several times per ``ttl_s`` until ``stop``. The thread calls
-    ``connect()``, which makes its Coordinator. ``clock()``: seconds.
+    """A thread that renews a lease several times per ``ttl_s`` until ``stop``.
+
+    ``connect()`` makes the thread's Coordinator, and is called in the thread. ``lease``: the id of the lease.
+    ``clock()`` returns seconds. ``used()`` returns the process's processor time in seconds.
     """
 
     def __init__(
@@ -46,11 +48,11 @@ class BootKeepalives:
 
     @property
     def kept(self) -> tuple[float | None, bool]:
-        """Result: (time of sending the last successful keepalive or None, whether the lease has ended)."""
+        """The pair (time of sending the last successful keepalive or None, whether the lease has ended)."""
         return self._kept_s, self._is_lost
 
     def stop(self) -> None:
-        """End the thread. Does not switch."""
+        """Make the thread end after its present keepalive. Does not switch greenlets."""
         # The thread may be in a last call of etcd for a moment.
         self._is_over = True
 

@@ -1,12 +1,8 @@
-"""Chain: encodes the changes of the leader's files as frames, once for all followers.
+"""Chain: the frames of a leader's events, as a linked list that all links to followers share.
 
-Called by storage.disk.replication; used by the links to followers (cluster.leader). The changes of one pass
-of the event loop share a frame, up to FRAME_OCTETS. Each link sends the chained frames at its own pace, so a
-follower that reconnects soon needs no full sync. Frames are dropped for a follower that is too far behind,
-which then needs a full sync.
-
-Never blocks, never switches, never raises to the storage. Long appended ranges (replication.Range) are read
-when the first link needs them, in pieces of PIECE_OCTETS.
+Made by ``stream``, which appends frames and drops the oldest ones. Each link to a follower remembers its
+entry of the list, and sends the frames after it at its own pace. A long appended range (replication.Range) is
+read when the first link needs it, in pieces of PIECE_OCTETS.
 """
 import time
 
@@ -23,7 +19,7 @@ ENTRY_OCTETS = 300  # memory of a frame besides its octets
 
 
 class Chain:
-    """Flag that the entries of one chain share. ``is_dropped``: all these entries are dropped."""
+    """State that all entries of one list share. ``is_dropped``: the whole list was dropped."""
 
     __slots__ = ("is_dropped",)
 
@@ -35,14 +31,15 @@ _DROPPED = Chain(True)
 
 
 class Entry:
-    """A frame in the chain.
+    """A frame in the list.
 
-        position     of the last whole event in this frame or before
-        is_whole     whether the frame ends with that event
-        end          bytes of events until the end of this frame, since the leader's boot
-        made         bytes of frames until the end of this frame, since the leader's boot
-        told_s       time of the frame
+        position     of the last event that is complete at the end of this frame
+        is_whole     False if the frame ends within a later event
+        end          total bytes of events up to the end of this frame, since the leader's boot
+        made         total memory of frames up to this one, in bytes, since the leader's boot
+        told_s       time.monotonic() when the entry was made
         next         the following Entry or None
+        cost         memory of this frame, in bytes
     """
 
     __slots__ = (
@@ -62,28 +59,31 @@ class Entry:
 
     @property
     def is_dropped(self):
-        """Whether the frames after this one are gone."""
+        """Whether the frames after this one were dropped, so that a link at this entry cannot continue."""
         return self._chain.is_dropped
 
     @property
     def unread(self):
-        """Number of bytes of a range that are still to be read."""
+        """Number of bytes that are still to be read from a file."""
         return 0 if self._piece is None else self._piece.count
 
     def drop(self):
-        """Release the frame's bytes."""
+        """Release the frame's bytes, and the file that they would be read from."""
         piece, self._octets, self._piece, self.cost = self._piece, b"", None, 0
         if piece is not None:
             piece.content.drop()
 
     def cut(self):
-        """Unlink the frames after this one. Returns the next Entry, or None."""
+        """Unlink the entries after this one, and set ``is_dropped`` of this one.
+
+        Returns the next Entry, or None.
+        """
         after, self.next, self._chain = self.next, None, _DROPPED
         return after
 
 
 class Piece:
-    """A part of a long range: ``count`` bytes from ``start``."""
+    """A part of a long range: ``count`` bytes of a file from ``start``. ``content``: a replication.Range."""
 
     __slots__ = ("content", "file_id", "start", "count")
 
@@ -95,8 +95,10 @@ class Piece:
 
 
 class Room:
-    """A buffer for payloads of frames. The first ``filled`` bytes are the payload of the frame that is still
-    open. ``put_piece`` uses the space from FRAME_OCTETS on.
+    """A buffer in which payloads of frames are put together.
+
+    The first ``filled`` bytes are the payload of the frame that is still open. ``put_piece`` uses the space
+    from FRAME_OCTETS on.
     """
 
     __slots__ = ("octets", "filled")
@@ -111,7 +113,7 @@ class Room:
         self.filled = end
 
     def put_written(self, file_id, file, start, end):
-        """Append a write of a file's bytes from ``start`` to ``end``, at most PIECE_OCTETS."""
+        """Append a WRITTEN to the open frame: the bytes [start, end) of a file, at most PIECE_OCTETS."""
         at = self.filled + events.WRITTEN_OVERHEAD
         with memoryview(self.octets)[at:] as room:
             count = file.read_into(room, start, end)
@@ -119,7 +121,10 @@ class Room:
         self.filled = at + count
 
     def put_piece(self, piece):
-        """Write a Piece at FRAME_OCTETS. Returns the operation's end. Raises EOFError for a short file."""
+        """Put a WRITTEN with the bytes of a Piece at offset FRAME_OCTETS. Returns the offset of its end.
+
+        Raises EOFError if the file is too short.
+        """
         at = events.put_written(self.octets, FRAME_OCTETS, piece.file_id, piece.start, piece.count)
         with memoryview(self.octets)[at:at + piece.count] as room:
             count = piece.content.take_into(room)

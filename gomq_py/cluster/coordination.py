@@ -1,8 +1,8 @@
-"""Coordination: a node's loop in an elected cluster. Reads etcd and carries out the Elector's decisions.
+"""Coordination: the loop of a node in an elected cluster, which reads etcd and does what the Elector decides.
 
 Uses ``core`` and a Coordinator (etcd). Calls the Member: the part of the node that owns the data folder, the
-follower and the broker. An etcd failure only costs time: a follower continues, and a leader continues until
-its lease's deadline. The loop waits for the Member's methods, so none may take long while this node leads.
+follower and the broker. While etcd does not answer, a follower continues, and a leader continues until its
+lease's deadline. The loop waits for the Member's methods, so none may take long while this node leads.
 Keepalives have their own greenlet.
 """
 import contextlib
@@ -52,10 +52,13 @@ REGISTER_S = 60.0
 
 
 class Coordination:
-    """Runs one node's part in the cluster. ``node``: its id in hex. ``name``, ``address``: for other nodes.
+    """Runs one node's part in the cluster.
+
+    ``node``: this node's id in hex. ``name``, ``address``: this node's, published in etcd for the other
+    nodes.
 
         settings      the result of shared_settings.told()
-        secret        the secret read from etcd; empty if the settings have it
+        secret        the cluster's secret as read from etcd; empty if the settings have it
         decision      the last decision
         leadership    the Leadership of a leader, else None
         view          the last View, or None
@@ -103,8 +106,9 @@ class Coordination:
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop for good, and revoke the lease, so that another node can be elected at once. May switch
-        greenlets.
+        """End the loop for good, and revoke the lease, so that another node can be elected at once.
+
+        May switch greenlets.
         """
         # ``decision`` and ``leadership`` stay as they are.
         self._end()
@@ -114,21 +118,23 @@ class Coordination:
         """Stop leading, so that another node is elected at once. May switch greenlets.
 
         ``stays``: keep the links to followers until a successor is elected. Followers with a link to this
-        node then let other nodes be elected first.
+        node wait before they campaign, so that one without a link is elected.
         """
         if not self._has_ended:
             self._depose(reason, stays)
 
     def hand_over(self) -> None:
-        """Stop leading before the node shuts down, so that another node is elected meanwhile. May switch
-        greenlets.
+        """Stop leading before the node shuts down, so that another node is elected meanwhile.
+
+        May switch greenlets.
         """
         if not self._has_ended:
             self._cease()
 
     def override(self, what: Callable[[Any, str, str, int], Transaction]) -> None:
-        """Change the cluster's keys for an operator. ``what``: a function of core.overrides. May switch
-        greenlets. Raises NotPossible, CoordinatorError, Unanswered.
+        """Change the cluster's keys for an operator. May switch greenlets.
+
+        ``what``: a function of core.overrides. Raises NotPossible, CoordinatorError, Unanswered.
         """
         folder = self._member.folder
         transaction = what(self._coordinator.read(), self._node, folder.cluster, folder.epoch)
@@ -138,8 +144,9 @@ class Coordination:
         self.look()
 
     def is_gone(self, address: str) -> None:
-        """Delete the key ``leader``, because no process listens at that address any more. May switch
-        greenlets.
+        """Delete the key ``leader`` if it names ``address``, where no process listens any more.
+
+        May switch greenlets.
         """
         # Refusals says how often at most. Does nothing unless this node is in sync, since it could not lead;
         # nor while the leader has not raised its own epoch in ``isr``: it still reads its folder and does not
@@ -169,7 +176,7 @@ class Coordination:
 
     @property
     def differences(self) -> list[Difference]:
-        """Settings in which other nodes differ from this leader."""
+        """Settings in which other nodes differ from this node, as last compared while it led."""
         return self._warner.found
 
     @property
@@ -178,7 +185,10 @@ class Coordination:
         return self._lease_id
 
     def kept_alive(self, lease_id: int, sent_s: float | None, is_lost: bool) -> None:
-        """Note a keepalive that boot_keepalives sent for a present or earlier lease of this node."""
+        """Note the result of a BootKeepalives (``kept``) for a present or earlier lease, and read etcd again.
+
+        ``sent_s``: when the last successful keepalive was sent, or None. ``is_lost``: the lease has ended.
+        """
         if lease_id == self._lease_id:
             if sent_s is not None:
                 self._lease.answered(sent_s, True)
@@ -242,7 +252,7 @@ class Coordination:
         return self._elector.viewed(view, self._clock(), since, self._member.hears_leader)
 
     def _do(self, decision: Decision) -> Decision | None:
-        """Carry out a decision. Returns the next decision, or None."""
+        """Carry out a decision. Returns the decision that follows from it at once, or None."""
         self.decision = decision
         if self.leadership is not None:
             self.leadership.know(isinstance(decision, Lead) and decision.revision == self._revision)
@@ -332,8 +342,9 @@ class Coordination:
         return True
 
     def _forget_lease(self) -> None:
-        """Revoke the lease. If this node leads, etcd then deletes the key ``leader``. May switch
-        greenlets.
+        """Revoke the lease. If this node leads, etcd then deletes the key ``leader``.
+
+        May switch greenlets.
         """
         lease_id, self._lease_id = self._lease_id, 0
         self._elector.lease = 0
@@ -422,7 +433,7 @@ class Coordination:
         return None if record is None else (node, address_of(record.address))
 
     def _mend(self, transaction: Transaction) -> None:
-        """Write this leader's own ``leader`` record again. May switch greenlets."""
+        """Send the transaction that writes this leader's ``leader`` record again. May switch greenlets."""
         self._quiet.warning(
             "leader", "`leader` in etcd was written by somebody else: this leader writes its own again")
         try:

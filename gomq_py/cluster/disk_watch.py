@@ -11,7 +11,7 @@ HANGS_S = 10.0
 
 
 class DiskWatch:
-    """Watches one broker's flushes and its checks of the disk. ``clock``: in seconds."""
+    """Watches one broker's flushes and its checks of the file system. ``clock()`` returns seconds."""
 
     def __init__(self, clock: Any = time.monotonic):
         self._clock = clock
@@ -32,8 +32,9 @@ class DiskWatch:
         return self._flushes is not None and self._flushes.has_failed
 
     def hangs(self) -> bool:
-        """Whether a flush or a disk check hangs. Must be called every few seconds. The duration of a flush
-        counts from the first call during that flush.
+        """Return whether a flush or a check of the file system hangs. Must be called every few seconds.
+
+        The duration of a flush counts from the first call during that flush.
         """
         return self._probe is not None and self._probe.is_silent or self._is_flush_late()
 

@@ -56,8 +56,9 @@ HANDS_OVER = "damage was found in this data folder, and another member of the in
 
 
 class ElectedMembership:
-    """A node's membership in an elected cluster; one object per Node. ``connect()`` makes a Coordinator.
-    Default: a client of the etcd that the settings name.
+    """A node's membership in an elected cluster; one object per Node.
+
+    ``connect()`` makes a Coordinator. Default: a client of the etcd that the settings name.
     """
 
     def __init__(self, settings: Settings, connect: Callable[[], Any] | None = None):
@@ -96,11 +97,14 @@ class ElectedMembership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """True: the node always begins as a follower."""
+        """Return True: the node always begins as a follower."""
         return True
 
     def follow(self, root: str) -> None:
-        """Read the identity, check settings. Blocks. Raises BindError, ClusterError, OSError, TLSError."""
+        """Read the folder's identity, and check the settings. Blocks.
+
+        Raises BindError if the cluster port is not free; ClusterError, OSError, TLSError.
+        """
         settings = self._settings
         advertised(settings)  # both raise their errors before the node has started
         leader_tls(settings)
@@ -114,8 +118,10 @@ class ElectedMembership:
         self._coordinator = self._connect()
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
-        """Begin to look for the cluster. Both callbacks return at once. ``on_elected()`` makes the node a
-        leader. ``on_deposed(reason)`` restarts it as a follower.
+        """Start the greenlet that follows, and takes part in elections.
+
+        ``on_elected()`` makes the node a leader. ``on_deposed(reason)`` restarts it as a follower. Both must
+        return at once.
         """
         self._callbacks = on_elected, on_deposed
         self._beginning = gevent.spawn(self._begin)
@@ -138,7 +144,7 @@ class ElectedMembership:
         self._coordination.start()
 
     def _secret_of_cluster(self) -> bytes:
-        """The secret in etcd, written first if missing. Waits for etcd. May switch greenlets."""
+        """Return the secret in etcd; write one if it is missing. Waits for etcd. May switch greenlets."""
         while True:
             try:
                 kept = self._coordinator.read().secret
@@ -157,7 +163,7 @@ class ElectedMembership:
             gevent.sleep(RETRY_S)
 
     def forwarder(self, hub: Any) -> Any:
-        """A Forwarder for this follower, on the event loop ``hub``."""
+        """Return a Forwarder for this follower, on the event loop ``hub``."""
         # imported here: a leader has none
         from gomq_py.cluster.forwarding import Forwarder
         self._forwarder = Forwarder(
@@ -167,11 +173,12 @@ class ElectedMembership:
         return self._forwarder
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Reason why a follower cannot be promoted by hand: this cluster elects its leader."""
+        """Return the reason why a follower cannot be promoted by hand: this cluster elects its leader."""
         return "the nodes of this cluster elect their leader: see transfer_leadership, cluster_force_leader"
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower; all received changes are on disk then. Raises OSError. May switch greenlets.
+        """Stop the Follower; all received changes are then on disk. Raises OSError. May switch greenlets.
+
         ``register`` keeps the former leader's file ids, so that other followers can resume with this node.
         """
         follower, self._follower = self._follower, None
@@ -260,23 +267,24 @@ class ElectedMembership:
     # a leader
 
     def check_content(self, root: str) -> None:
-        """Check that the folder may be led. Blocks. Raises ClusterError, OSError."""
+        """Check that a leader may serve the folder's content. Blocks. Raises ClusterError, OSError."""
         if not self._is_first:
             identities.check_content(root, False)
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Remember the opened folder's register. ``damage_count()`` counts the damages found in this run."""
+        """Remember the opened folder's register. ``damage_count()``: number of damages found in this run."""
         self._register = register
         self._damage = FolderDamage(self._file, damage_count)
 
     def guard(self, durability: Any) -> None:
-        """Make Durability call back only once the in-sync followers have the changes."""
+        """Make the Durability wait for the in-sync followers, too. Watch the flushes of the local disk."""
         durability.add(self._acknowledger)
         self._disk.watch_flushes(durability.disk)
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
-        """Serve followers, and wait until clients may connect. Raises BindError, OSError. May switch
-        greenlets.
+        """Listen for followers, and wait until clients may connect. May switch greenlets.
+
+        ``find_listener``: see cluster.leader.Leader. Raises BindError, OSError.
         """
         settings, coordination, identity = self._settings, self._coordination, self._file.identity
         assert coordination is not None and coordination.leadership is not None
@@ -296,15 +304,16 @@ class ElectedMembership:
         serving.opened.wait()
 
     def opened(self) -> None:
-        """Send keepalives from the event loop from now on, because all listeners are open."""
+        """End the boot keepalives, as all listeners are open: the event loop sends them from now on."""
         # The hub has not turned much until now.
         self._keepalives.stop()
         if self._coordination is not None:
             self._coordination.kept_alive(self._keepalives.lease, *self._keepalives.kept)
 
     def drain(self) -> None:
-        """Before a shutdown, wait until every in-sync node has all changes, then let one lead. May switch
-        greenlets. Does not wait if no other node is in sync, or if this node may not lead any more.
+        """Before a shutdown, wait until every in-sync node has all changes, then let one of them lead.
+
+        Does not wait if no other node is in sync, or if this node is not leading. May switch greenlets.
         """
         if self._serving is not None and self._coordination is not None:
             with contextlib.suppress(ClusterError):
@@ -356,7 +365,8 @@ class ElectedMembership:
 
     def _found_damage(self, what: str) -> bool:
         """Let another in-sync node lead, because ``what`` is damaged. Raises OSError. May switch greenlets.
-        Returns whether the running sync must end.
+
+        Returns whether the running sync must end: not if an operator has accepted the damage.
         """
         # A follower's copy may be sound.
         if self._damage.is_accepted:
@@ -373,8 +383,9 @@ class ElectedMembership:
             gevent.spawn(self._coordination.resign, HANDS_OVER).name = "cluster: resigns"
 
     def _why_no_sync(self) -> str:
-        """Return why no follower may sync from this leader, or "". After new damage, lets another node
-        lead. Raises OSError. May switch greenlets.
+        """Return the reason why no follower may sync from this leader, or "". May switch greenlets.
+
+        After new damage, lets another node lead. Raises OSError.
         """
         was_damaged = self._file.identity.damaged
         self._damage.note()
@@ -390,7 +401,7 @@ class ElectedMembership:
         return [] if self._serving is None else [self._serving.leader.listener]
 
     def figures(self) -> dict[str, Any]:
-        """The answer to /api/cluster, without the node's name and role."""
+        """Return the answer to /api/cluster, without the node's name and role."""
         coordination = self._coordination
         figures: dict[str, Any] = {"elects": True}
         if self._file is not None:
@@ -438,7 +449,7 @@ class ElectedMembership:
             self._note_end()
 
     def _note_end(self) -> None:
-        """Note an orderly shutdown, after a flush of all files if the broker does not flush."""
+        """Note an orderly shutdown in ``.cluster``. With --no-sync, flush all files before."""
         unflushed = self._file.identity.unflushed
         try:
             if unflushed == this_boot() and CAN_FLUSH_FILE_SYSTEMS:
@@ -472,7 +483,7 @@ def _client_of_etcd(settings: Settings) -> Any:
 
 
 def advertised(settings: Settings) -> str:
-    """Address "host:port" at which others reach this node's cluster port. Raises ClusterError."""
+    """Return the address "host:port" at which others reach this node's cluster port. Raises ClusterError."""
     given = settings.advertised_uri.rpartition("://")[2].rstrip("/")
     if not given:
         if not settings.clustering_port:

@@ -15,8 +15,10 @@ DAMAGED = (
 
 
 class FolderDamage:
-    """Damage of the data folder whose ``.cluster`` is ``file``. ``count()``: number of damages found in this
-    run. ``is_accepted``: an operator has accepted the damage.
+    """Damage of the data folder whose ``.cluster`` is ``file``.
+
+    ``count()`` returns the number of damages that the broker has found in this run. ``is_accepted``: an
+    operator has accepted the damage.
     """
 
     def __init__(self, file: IdentityFile, count: Callable[[], int]):
@@ -25,13 +27,17 @@ class FolderDamage:
         self._is_found = self.is_accepted = False
 
     def note(self) -> None:
-        """Write known damage into ``.cluster``. Raises OSError. May switch greenlets."""
+        """Mark the folder as damaged in ``.cluster``, if there is damage that no operator has accepted.
+
+        Raises OSError. May switch greenlets.
+        """
         if self._is_found or self._count() > self._accepted_count:
             self._file.change(damaged=True)
 
     def found(self, what: str) -> None:
-        """Note damage that a sync has found and the broker does not know. Raises OSError. May switch
-        greenlets.
+        """Log and note damage that a sync has found, and that ``count`` does not contain.
+
+        ``what``: text for the log. Raises OSError. May switch greenlets.
         """
         LOG.error("damaged: %s", what)
         self._is_found = True
@@ -45,7 +51,8 @@ class FolderDamage:
 
 
 def why_no_sync(identity: Identity, remedy: str) -> str:
-    """Reason why no follower may sync from the folder with this Identity, or "". ``remedy``: text on how to
-    make the follower the leader.
+    """Return the reason why no follower may sync from the folder with this Identity, or "".
+
+    ``remedy``: text on how to make another node the leader.
     """
     return DAMAGED.format(remedy) if identity.damaged else ""

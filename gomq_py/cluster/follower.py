@@ -55,10 +55,13 @@ HEARS_S = 1.0
 class Status(NamedTuple):
     """The state of a Follower.
 
-        lag_octets      bytes received and not applied
-        lag_s           age of the oldest event that is not on this disk
-        error           text of the last failure, empty while the follower streams
-        clock_skew_s    this clock minus the leader's; None before the first heartbeat
+        received           last position received from the leader
+        flushed            last position on this disk
+        leader_position    last position that the leader has sent or named in a heartbeat
+        lag_octets         bytes received and not applied
+        lag_s              age of the oldest event that is not on this disk, in seconds
+        error              text of the last failure, empty while the follower streams
+        clock_skew_s       this clock minus the leader's, in seconds; None before the first heartbeat
     """
     state: str
     address: str
@@ -74,9 +77,9 @@ class Status(NamedTuple):
 class Follower:
     """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
 
-    ``host``: empty without a leader, until ``follow`` is called. ``files`` has no replicators. ``file``: the
-    folder's ``.cluster``, with the Identity of identity.of_follower. ``tls``: a client's
-    ``gevent.ssl.SSLContext``, or None; the standard library's class would block the event loop.
+    ``host``: empty without a leader, until ``follow`` is called. ``name``: this node's. ``files`` has no
+    replicators. ``file``: the folder's ``.cluster``, with the Identity of identity.of_follower. ``tls``: a
+    client's ``gevent.ssl.SSLContext``, or None; the standard library's class would block the event loop.
 
     ``flush_s``: longest time between a change and its flush. ``refused(address)`` is called when the leader
     refuses a connection (ECONNREFUSED).
@@ -123,11 +126,10 @@ class Follower:
         self._greenlet.name = "cluster: follows"
 
     def stop(self) -> Exception | None:
-        """Disconnect, apply and flush all received changes, and close the files. Drops an unfinished sync.
-        May switch greenlets.
+        """Disconnect, apply and flush all received changes, and close the files. May switch greenlets.
 
-        Returns None, or the exception after which the folder may lack changes. Such a node must not be
-        promoted.
+        Drops an unfinished sync. Returns None, or the exception after which the folder may lack changes. Such
+        a node must not be promoted.
         """
         self._is_stopping = True
         self._again.set()
@@ -145,8 +147,8 @@ class Follower:
     def follow(self, address: tuple[str, int] | None) -> None:
         """Follow the leader at ``address``, (host, port), from now on; None: no leader. May switch greenlets.
 
-        Ends a connection to another address before it returns. Received changes stay, and a leader of the
-        same run continues after them.
+        Ends a connection to another address before it returns. Received changes stay in the folder, and the
+        stream of a leader of the same run continues after them.
         """
         if address == self._address:
             return
@@ -157,10 +159,10 @@ class Follower:
         self._again.set()
 
     def flush(self) -> Exception | None:
-        """Apply and flush all received changes. An unfinished sync changes nothing. May switch greenlets.
+        """Apply and flush all received changes. May switch greenlets.
 
-        Called before a campaign and after ``follow(None)``. Returns None, or the exception after which the
-        folder may lack changes.
+        An unfinished full sync leaves the data folder unchanged. Called before a campaign, after
+        ``follow(None)``. Returns None, or the exception after which the folder may lack changes.
         """
         return self._applier.flush()
 
@@ -176,8 +178,9 @@ class Follower:
 
     @property
     def former_run(self) -> FormerRun | None:
-        """The FormerRun with which this folder's leader can serve other followers without a full sync, or
-        None. Call after ``stop``.
+        """FormerRun by which this node, as a leader, can serve other followers without a full sync, or None.
+
+        Call after ``stop``.
         """
         former = self._applier.former
         if former is None or not former.is_exact or self._run_id == NO_ID:
@@ -192,7 +195,7 @@ class Follower:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the data folder is a complete state of the leader, from this or an earlier process."""
+        """Whether the data folder has a complete copy of a leader's, from this or an earlier process."""
         return self.identity.cluster_id != NO_ID
 
     @property
@@ -250,7 +253,10 @@ class Follower:
         self._error = text
 
     def _follow(self, address: tuple[str, int]) -> None:
-        """Connect, and handle frames until an exception ends the connection. Returns if no longer wanted."""
+        """Connect, and handle frames until an exception ends the connection. May switch greenlets.
+
+        Returns if this address is not to be followed any more.
+        """
         link = self._link = self._connected(address)
         if link is None:
             return
@@ -265,7 +271,10 @@ class Follower:
             link.end()
 
     def _connected(self, address: tuple[str, int]) -> Any:
-        """Return a new Link, or None if no longer wanted. Raises OSError. May switch greenlets."""
+        """Return a new Link, or None if ``_hang_up`` has ended the attempt. May switch greenlets.
+
+        Raises OSError.
+        """
         # in a greenlet of its own, which _hang_up() kills: a resolver or a host without an answer takes
         # minutes
         self._connecting = gevent.spawn(_attempt, address, self._tls)
@@ -326,7 +335,8 @@ class Follower:
 
     def _go_on_in(self, run: bytes) -> None:
         """Continue in the run of a new leader that followed the same former leader. May switch greenlets.
-        Raises LoginRefused if this copy is not exact, because then it may differ from the leader's folder.
+
+        Raises LoginRefused if this copy is not exact, because it may then differ from the leader's folder.
         """
         self._applier.flush()
         former = self._applier.former
@@ -337,14 +347,18 @@ class Follower:
         self._run_id, self._former_runs = run, dict(runs[-RUNS:])
 
     def _raise_epoch(self, epoch: int, counts_received: bool) -> None:
-        """Save the leader's epoch if it is above the folder's. Raises OSError. May switch greenlets."""
+        """Save the leader's epoch in ``.cluster`` if it is above the folder's. May switch greenlets.
+
+        Raises OSError.
+        """
         if epoch > self.identity.epoch:
             unflushed = this_boot() if counts_received else self.identity.unflushed
             self._file.change(epoch=epoch, position=0, unflushed=unflushed)
 
     def _note_position(self) -> None:
-        """Save the folder's flushed position, at most once per NOTE_S. Raises OSError. May switch
-        greenlets.
+        """Save the folder's flushed position in ``.cluster``, at most once per NOTE_S.
+
+        Raises OSError. May switch greenlets.
         """
         position = self._applier.flushed
         if position > self.identity.position and time.monotonic() >= self._noted_s + NOTE_S:
@@ -430,7 +444,10 @@ class Follower:
         return Ack(self._applier.received, self._applier.flushed, noted)
 
     def _hashed(self, link: Any) -> bool:
-        """Send the hashes of the next listed files. Returns False if there are none. May switch greenlets."""
+        """Send the checksums of the next listed files. Returns False if there are no more.
+
+        May switch greenlets.
+        """
         source = self._applier.staging
         batch = [] if source is None else source.take_listed(FILES_PER_TURN, BLOCKS_PER_TURN)
         checksums: list[list[int]] = [[] for _ in batch]

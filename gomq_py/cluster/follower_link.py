@@ -1,9 +1,9 @@
 """Follower link: the leader's connection to one follower that has logged in.
 
 Used by cluster.leader; uses the stream and a sync source. One greenlet reads ACK and HASHES, one sends, one
-checks the clock, and one runs the sync if needed. A link sends the chain of the stream and, between two
-entries, the frames of the sync that belong there. A failure ends only this link, and the frame REFUSED
-tells the follower the reason.
+checks the time limits, and one runs the sync if needed. A link sends the entries of the stream's list
+(``chain``) and, between two entries, the frames of the sync that belong there. A failure ends only this link,
+and the frame REFUSED tells the follower the reason.
 """
 import contextlib
 import time
@@ -65,7 +65,8 @@ class FollowerFigures(NamedTuple):
 
         received, flushed    positions that the follower has acknowledged
         lag_octets           bytes of events that the follower has not flushed
-        lag_s                age of the oldest of these events
+        lag_s                age of the oldest of these events, in seconds
+        sync_done_octets     bytes of its full sync that were compared, of ``sync_total_octets``
     """
 
     node_id: str
@@ -83,8 +84,9 @@ class FollowerFigures(NamedTuple):
 class FollowerLink:
     """A connection to a follower that has logged in, in the leader's ``epoch``.
 
-    ``acked``: the follower's last Ack. ``place``: the Entry of the chain up to which the follower has
-    flushed; None before the end of its sync.
+    ``hello``: the follower's Hello. ``entry``: the Entry of the stream after which the follower continues;
+    None if it needs a full sync. ``heard(link)`` is called after each ACK. ``acked``: the follower's last
+    Ack. ``place``: the Entry up to which the follower has flushed; None before its sync begins.
     """
 
     def __init__(self, connection, address, hello, reader, stream, entry, epoch, heard):
@@ -118,8 +120,9 @@ class FollowerLink:
     def run(self, root, register, turn, found_damage):
         """Serve the follower until the link ends. May switch greenlets.
 
-        ``root``: the data folder. ``found_damage``: see SyncSource. Raises LinkError, FrameError,
-        MessageError, SyncError, OSError, or an unexpected exception.
+        ``root``: the data folder. ``register``: its register of files. ``turn``: a lock that is held during a
+        full sync. ``found_damage``: see SyncSource. Raises LinkError, FrameError, MessageError, SyncError,
+        OSError, or an unexpected exception.
         """
         self._stream.attach()
         self._stream.wakes.add(self._wake.set)
@@ -192,7 +195,10 @@ class FollowerLink:
                 gevent.sleep(rest_s)
 
     def _take_frames(self):
-        """Handle the received frames. Returns the seconds to rest afterwards. May switch greenlets."""
+        """Handle the received frames. Returns the seconds to wait before the next read.
+
+        Raises LinkError, FrameError, MessageError. May switch greenlets.
+        """
         rest_s = 0.0
         self._clock.begin()
         while (frame := self._reader.next()) is not None:
@@ -215,7 +221,7 @@ class FollowerLink:
         return rest_s
 
     def _acknowledged(self, ack):
-        """Handle an ACK. Returns whether it has anything new."""
+        """Handle an ACK. Returns whether it differs from the last one. Raises LinkError."""
         if ack.received > self._stream.position:
             raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
         self._check_place()  # the sender may wait for a follower that reads nothing
@@ -256,7 +262,10 @@ class FollowerLink:
                 give_way()
 
     def _beat(self):
-        """Request a heartbeat if nothing was sent for BEAT_S. Raises LinkError for a silent follower."""
+        """Make the sender send a heartbeat whenever nothing was sent for BEAT_S. May switch greenlets.
+
+        Raises LinkError if the follower is silent for SILENT_S.
+        """
         # One timer does both.
         while True:
             gevent.sleep(BEAT_S)
@@ -305,7 +314,7 @@ class FollowerLink:
                 time.monotonic() - began_s)
 
     def _put(self, payload):
-        """Send a payload of EVENTS after all present events. Does not switch."""
+        """Queue a payload of EVENTS from the sync, to be sent after all present events. Does not switch."""
         entry = self._stream.end()
         self._queue.put(entry, frames.encode(frames.EVENTS, payload, self.epoch, self._stream.position))
         self._wake.set()
@@ -339,8 +348,9 @@ class FollowerLink:
     # helpers
 
     def _tell_why(self, sender):
-        """Send REFUSED with the reason, after the frame that is being sent. Gives up after ENDING_S. May
-        switch greenlets.
+        """Send REFUSED with the reason, after the frame that is being sent. May switch greenlets.
+
+        Gives up after ENDING_S.
         """
         self._is_ending = True
         self._wake.set()
@@ -372,7 +382,8 @@ class FollowerLink:
 
 
 class SyncQueue:
-    """The frames of a sync that wait to be sent. Each frame follows an entry of the stream's chain.
+    """The frames of a sync that wait to be sent, each after a certain entry of the stream's list.
+
     ``octets``: total size in bytes. ``room``: an Event, set when a frame was removed.
     """
 
@@ -384,12 +395,12 @@ class SyncQueue:
         self._frames = deque()  # (entry, frame)
 
     def put(self, entry, frame):
-        """Add a frame that must follow the entry."""
+        """Add a frame that must be sent directly after the entry and the frames added for it before."""
         self._frames.append((entry, frame))
         self.octets += len(frame)
 
     def take(self, entry):
-        """Remove and return the next frame if it follows this entry, else None."""
+        """Remove and return the next frame if it belongs after this entry, else None."""
         if not self._frames or self._frames[0][0] is not entry:
             return None
         frame = self._frames.popleft()[1]

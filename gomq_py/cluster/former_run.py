@@ -1,8 +1,9 @@
-"""Former run: a follower's knowledge of its leader's run, for when the follower becomes the leader.
+"""Former run: what a follower knows of its leader's run, for when the follower becomes the leader.
 
-Made by ``follower``, used by ``stream``. All copies of a run are equal at a position, and identify files by
-the same ids. So the new leader keeps ids and positions. The other followers continue in the same folders,
-after their last changes, without a full sync.
+A run is the sequence of a leader's events from its boot on (``stream``). Made by ``follower``, used by
+``stream``. All copies of a run are equal at a position, and identify files by the same ids. So the new leader
+keeps ids and positions. The other followers continue in the same folders, after their last changes, without a
+full sync.
 """
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ class FormerRun(NamedTuple):
     """A copy of a leader's data folder at ``position``.
 
     ``runs``: {id of a run: position up to which this copy has its events}. ``paths``: {id: path} of the
-    files. ``frames``: the last frames, without a gap, from ``begin`` up to ``position``.
+    files. ``frames``: the last frames; they contain all events after ``begin`` up to ``position``.
 
     ``is_exact``: all copies of the run at this position are equal. A copy may differ, because a sync reads
     data that a thread of the leader has written and not reported, and a long range comes in several frames.
@@ -40,15 +41,16 @@ class FormerRun(NamedTuple):
 
 
 def is_part(frame: Frame, before: int) -> bool:
-    """Whether a frame, which follows the position ``before``, has only a part of an event."""
+    """Return whether a frame, which follows the position ``before``, has only a part of an event."""
     return frame.position == before and frame.payload != events.hurry()
 
 
 class Past:
-    """An applier's knowledge of the data folder beside its Replica.
+    """What an Applier remembers of the data folder beside its Replica.
 
-    ``former``: the folder's state until a sync is complete. ``trusts_disk``: False after a failed flush or
-    read, because files on the disk may then differ from their cached content.
+    ``former``: the folder's FormerRun for times without a Replica, as during a full sync; or None.
+    ``trusts_disk``: False after a failed flush or read, because files on the disk may then differ from their
+    cached content.
     """
 
     def __init__(self, trusts_disk: bool) -> None:
@@ -60,14 +62,17 @@ class Past:
         self._is_cut = False  # an event was applied in part
 
     def begin(self, position: int) -> None:
-        """Forget earlier states and frames, because a sync up to ``position`` is complete."""
+        """Forget earlier states and frames, because a full sync up to ``position`` is complete."""
         self.former, self.trusts_disk = None, True
         self._frames.clear()
         self._begin, self._octets = position, 0
         self._begins_cut = self._is_cut = False
 
     def applied(self, frame: Frame, before: int) -> None:
-        """Keep a frame, applied after the position ``before``. Drops the oldest frames beyond LAST_OCTETS."""
+        """Keep a frame that was applied after the position ``before``.
+
+        Drops the oldest frames beyond LAST_OCTETS.
+        """
         self._is_cut = is_part(frame, before)
         self._frames.append(frame)
         self._octets += len(frame.payload) + FRAME_OCTETS
@@ -78,6 +83,6 @@ class Past:
             self._begin = dropped.position
 
     def present(self, position: int, replica: Any) -> FormerRun:
-        """Return the state of a folder that its Replica has brought to ``position``."""
+        """Return the FormerRun of a folder that its Replica has brought to ``position``, without ``runs``."""
         is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
         return FormerRun(position, replica.paths, self._begin, tuple(self._frames), is_exact)

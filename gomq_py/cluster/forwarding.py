@@ -76,14 +76,14 @@ class Forwarder:
         self._is_closed = False
 
     def gate(self, protocol: str) -> Any:
-        """The admission gate of a protocol in GATES."""
+        """Return the admission gate of a protocol in GATES."""
         return self._hub.admission.gate(GATES[protocol])
 
     def handler(self, listener: str) -> Callable[[Any, Any], Any]:
-        """A function ``handle(socket, address)`` that serves clients of the named listener, such as "amqps".
+        """Return a function ``handle(socket, address)`` that serves clients of a listener, such as "amqps".
 
-        The leader's listener of the same name gets the clients. ``handle`` may switch; it returns
-        ``when_gone`` (see net.listener), or None if the caller must close the socket.
+        It passes them on to the leader's listener of the same name. ``handle`` may switch greenlets; it
+        returns ``when_gone`` (see net.listener), or None if the caller must close the socket.
         """
         return partial(self._forward, listener)
 
@@ -92,7 +92,7 @@ class Forwarder:
         serve(self.handler("http"), connection, address)
 
     def leader_changed(self) -> None:
-        """Retry waiting clients. If a new leader is known, end connections to the former leader."""
+        """Try again to pass waiting clients on. If a leader is known, end connections to other leaders."""
         self._again_s = 0.0
         self._changed.set()
         self._changed.clear()
@@ -136,8 +136,9 @@ class Forwarder:
         return forwarded.when_gone
 
     def _begin(self, forwarded: "_Forwarded", listener: str, connection: Any, address: Any) -> bool:
-        """Connect to the leader, and begin to pass bytes on. Returns False if that is impossible now.
-        May switch greenlets.
+        """Connect to the leader, and begin to pass bytes on.
+
+        Returns False if that is impossible now. May switch greenlets.
         """
         proxy = header_of(address, connection.getsockname())
         found = self._upstream(listener, proxy, address)
@@ -155,8 +156,9 @@ class Forwarder:
         return True
 
     def _upstream(self, listener: str, proxy: bytes, client: Any) -> tuple[Address, Any] | None:
-        """Log in at the leader. Returns (address, socket), or None if that fails for WAIT_S. May switch
-        greenlets.
+        """Log in at the leader, trying again for WAIT_S. Returns (address, socket), or None if that fails.
+
+        May switch greenlets.
         """
         error: Exception = OSError("no leader is known")
         until_s = time.monotonic() + WAIT_S
@@ -221,12 +223,12 @@ class _Forwarded:
         self._gone: Callable[[], None] | None = None
 
     def at_end(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function at the end, before functions given earlier."""
+        """Register a function to be called at the connection's end. The last one is called first."""
         assert self._ends is not None
         self._ends.append(partial(function, *arguments))
 
     def over(self) -> None:
-        """Call all functions of ``at_end`` and ``when_gone``, because the connection has ended."""
+        """Call the functions of ``at_end`` and ``when_gone``, because the connection has ended."""
         ends, self._ends = self._ends, None
         for end in reversed(ends or ()):
             end()
@@ -234,7 +236,7 @@ class _Forwarded:
             self._gone()
 
     def when_gone(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Call the callback when the connection has ended, or now if it has."""
+        """Call the callback when the connection has ended, or at once if it has ended already."""
         if self._ends is None:
             callback(*arguments)
         else:

@@ -1,13 +1,13 @@
 r"""Identity: the node, cluster and epoch that a data folder belongs to; the file ``.cluster``.
 
-    SHA-256 of the next line in hex, "\\n", and a JSON object:
-    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": truth,
+    SHA-256 of the next line in hex, "\n", and a JSON object:
+    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text, "damaged": boolean,
      "position": number, "torn": boot id, "doubted": boot id, "unflushed": boot id}
 
 The node's id never changes. Cluster and epoch change when a full sync is complete. The epoch also changes
 when a follower is promoted or elected, or its leader continues in a higher epoch. A node with an empty folder
-has NO_ID as its cluster. The file is about one node, so it is neither replicated nor part of a backup.
-``files`` has no replicators.
+has NO_ID as its cluster. The file is about one node, so it is neither replicated nor part of a backup: the
+argument ``files`` of the functions below has no replicators.
 
 While the node runs, only an IdentityFile and the end of a full sync write the file.
 """
@@ -30,15 +30,15 @@ class Identity(NamedTuple):
 
     ``promoted``: address of the leader that this node followed until it was promoted; the node leads even if
     its settings still name that leader. ``damaged``: this leader has found damage in its data, and no
-    follower may sync from it. ``position``: position of the epoch's leader up to which the folder has all
-    changes; updated now and then, so that an older copy of the folder can be recognised.
+    follower may sync from it. ``position``: position in the epoch up to which the folder has all changes;
+    updated now and then, so that an older copy of the folder can be recognized.
 
-    ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". ``torn``: a flush
-    of this copy failed during this boot. Until the machine boots again, files on the disk may differ from
-    their cached content, and a boot of the broker writes again only what its leader had not flushed.
-    ``doubted``: a flush of this leader failed during this boot. ``unflushed``: from this boot on, confirms
-    rely on received data that is not flushed and may be lost at the machine's next boot. A new sync clears
-    these ids.
+    ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". A new full sync
+    clears them. ``torn``: a flush of this follower's copy failed during that boot. Until the machine boots
+    again, files on the disk may differ from their cached content, and a broker that starts on the folder
+    would repair only what its leader had not flushed. ``doubted``: a flush of this leader failed during that
+    boot. ``unflushed``: confirms since that boot rely on received data that is not flushed, and that may be
+    lost when the machine boots again.
     """
     cluster_id: bytes
     node_id: bytes
@@ -52,13 +52,16 @@ class Identity(NamedTuple):
 
     @property
     def is_whole(self):
-        """Whether all acknowledged changes are on this node's disk."""
+        """Whether the folder certainly has all changes that this node has acknowledged."""
         boot = this_boot()
         return self.torn != boot and self.unflushed in ("", boot)
 
     @property
     def reads_as_on_disk(self):
-        """Whether data read from the folder's files is on the disk after a flush."""
+        """Whether the files' cached content is also on the disk after a flush.
+
+        False if a flush has failed since the machine's boot.
+        """
         return this_boot() not in (self.torn, self.doubted)
 
 
@@ -75,7 +78,7 @@ class IdentityFile:
         self._turn = Semaphore()
 
     def change(self, **fields):
-        """Change some fields, flushed to disk. Raises OSError. May switch greenlets."""
+        """Change the named fields of the Identity, flushed to disk. Raises OSError. May switch greenlets."""
         with self._turn:
             changed = self.identity._replace(**fields)
             if changed != self.identity:
@@ -100,7 +103,10 @@ class IdentityFile:
 
 
 def read(root):
-    """The Identity of a data folder, or None without the file. Raises ClusterError, OSError. Blocks."""
+    """Return the Identity of a data folder, or None if it has none. Blocks.
+
+    Raises OSError; ClusterError if the file ``.cluster`` is damaged.
+    """
     path = os.path.join(root, CLUSTER)
     try:
         with open(path, "rb") as file:
@@ -128,7 +134,7 @@ def read(root):
 
 
 def write(files, root, identity):
-    """Replace the file, flushed to disk. Blocks. Raises OSError."""
+    """Replace the file ``.cluster``, flushed to disk. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
         **dict(zip(Identity._fields[3:], identity[3:], strict=True)),
@@ -138,7 +144,10 @@ def write(files, root, identity):
 
 
 def check_content(root, is_promoted):
-    """Check, before an open, that a leader has something to lead. Blocks. Raises ClusterError, OSError."""
+    """Check that a data folder that is not open yet has content for a leader to serve. Blocks.
+
+    Raises ClusterError if a folder of a cluster, or of a promoted follower, is empty. Raises OSError.
+    """
     # An empty folder that belongs to a cluster would empty its followers.
     found = read(root)
     if found is None or content_of(root):
@@ -152,8 +161,10 @@ def check_content(root, is_promoted):
 
 
 def of_leader(files, root, promoted=""):
-    """Return the Identity of a node that will lead. A node without a cluster begins one. Blocks.
-    ``promoted``: address of the leader that the node has followed, or "". Raises ClusterError, OSError.
+    """Return the Identity of a node that will lead, written if it has changed. Blocks.
+
+    A node without a cluster begins one. ``promoted``: address of the leader that the node has followed, or
+    "". Raises ClusterError, OSError.
     """
     # A new epoch begins with a promotion, so that the former leader never wins against it.
     found = read(root)
@@ -169,8 +180,10 @@ def of_leader(files, root, promoted=""):
 
 
 def of_member(files, root):
-    """Return the Identity of a node in a cluster that elects its leader. Blocks. A folder without an Identity
-    gets one that has a node id, but no cluster yet. Raises ClusterError, OSError.
+    """Return the Identity of a node in a cluster that elects its leader, written if it has changed. Blocks.
+
+    A folder without an Identity gets one that has a node id, but no cluster yet. Raises ClusterError,
+    OSError.
     """
     found = read(root)
     wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
@@ -180,8 +193,9 @@ def of_member(files, root):
 
 
 def of_follower(files, root):
-    """Return the Identity of a node that will follow. Blocks. Raises OSError; ClusterError if the folder
-    has content but belongs to no cluster.
+    """Return the Identity of a node that will follow, written if it has changed. Blocks.
+
+    Raises OSError; ClusterError if the folder has content but belongs to no cluster.
     """
     found = read(root)
     if found is None or found.cluster_id == NO_ID:

@@ -2,7 +2,7 @@
 
 Uses the stream of events, the links and the syncs. A failure of one follower is logged and ends that
 follower's connection. It never reaches the storage or another follower. The acknowledger, if any, gets each
-acknowledgement. ``progress`` is what the in-sync set (``core.in_sync``) is decided by.
+acknowledgement. The in-sync set (``core.in_sync``) is decided from ``progress``.
 """
 import contextlib
 from functools import partial
@@ -46,14 +46,14 @@ class Leader:
         cluster_id             16 bytes
         stream                 the EventStream of ``register``, the register of files below the folder
                                ``root``
-        port                   TCP port, 0 for one that the system chooses
+        bind, port             address to listen on; port 0 for one that the system chooses
         tls                    a function that returns a TLS socket, which owns the given accepted socket,
                                or None
-        why_no_sync()          returns why followers that need a sync, or come from a former leader, are
-                               refused now, or ""; may switch
+        why_no_sync()          returns the reason why followers that need a sync, or come from a former
+                               leader, are refused now, or ""; may switch greenlets
         found_damage           see SyncSource
         acknowledger           the Acknowledger of confirms that wait for followers, or None
-        find_listener(name)    returns this node's listener for clients of followers, or None
+        find_listener(name)    returns this node's listener for clients that followers pass on, or None
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Leader:
         LOG.info("listening cluster %s", self._listener.address)
 
     def lead_on(self, epoch):
-        """Lead in a higher ``epoch`` from now on. Followers log in again, and keep their positions."""
+        """Lead in a higher ``epoch`` from now on. Followers must log in again, and keep their positions."""
         # What they have acknowledged stays true.
         self._stream.close_frame()
         self.epoch = self._stream.epoch = epoch
@@ -104,8 +104,9 @@ class Leader:
             link.end(LinkClosed(f"epoch {epoch} has begun: log in again"))
 
     def close(self):
-        """Stop listening, send present events to followers that read in time, and disconnect. May switch
-        greenlets.
+        """Stop listening, send present events to followers that read in time, and disconnect.
+
+        May switch greenlets.
         """
         if self._listener is not None:
             self._listener.close()
@@ -136,8 +137,9 @@ class Leader:
 
     @property
     def progress(self):
-        """Progress of the connected followers: {node id: core.in_sync.Progress}. If the leader never
-        flushes (--no-sync), ``flushed`` is the received position.
+        """Progress of the connected followers: {node id: core.in_sync.Progress}.
+
+        If the leader never flushes (--no-sync), ``flushed`` is the received position.
         """
         return {
             link.node: Progress(self._counted(link), link.is_streaming, True, link.acked.noted)
@@ -149,8 +151,9 @@ class Leader:
         return leavers
 
     def behind(self, nodes):
-        """Return the lag of the slowest of ``nodes``: (bytes of unflushed events, bytes of their frames). A
-        node that has not connected in this run lacks all events since the boot.
+        """Return the lag of the slowest of ``nodes``: (bytes of unflushed events, memory of their frames).
+
+        Both are in bytes. A node that has not connected in this run lacks all events since the boot.
         """
         for link in self._links:
             self._note_place(link)
@@ -160,8 +163,10 @@ class Leader:
         return octets, stream.made - min((made for _, made in places), default=stream.made)
 
     def drain(self, nodes, timeout_s):
-        """Wait until these nodes have flushed all present events. May switch greenlets. The wait also ends
-        when this leader is closed, or after ``timeout_s``. Returns the nodes that lack events.
+        """Wait until these nodes have flushed all present events. May switch greenlets.
+
+        The wait also ends when this leader is closed, or after ``timeout_s``. Returns the nodes that lack
+        events.
         """
         position = self._stream.position
         self._stream.flushing()
@@ -177,8 +182,9 @@ class Leader:
             node for node, there in self.progress.items() if there.is_synced and there.flushed >= position}
 
     def hang_up(self, node):
-        """Disconnect the follower that is to lead, and refuse its logins. Otherwise it would hear this leader
-        and let other nodes be elected first.
+        """Disconnect the follower that is to lead, and refuse its logins.
+
+        A follower that hears this leader would let other nodes be elected first.
         """
         self._successor = node
         for link in self._links:
@@ -207,7 +213,7 @@ class Leader:
             self._greenlets.discard(greenlet)
 
     def _make_room(self, host):
-        """Close the oldest connection that has not logged in, if there are too many."""
+        """Close the oldest connection that has not logged in, if there are too many (from ``host``)."""
         # Silent strangers must not keep followers out.
         of_host = [greenlet for greenlet, other in self._pending.items() if other == host]
         oldest = None
@@ -222,8 +228,9 @@ class Leader:
             oldest.kill(block=False)
 
     def _let_in(self, connection, address, stack):
-        """Do handshake and login. Returns a function that serves the peer; None if refused. May switch
-        greenlets.
+        """Do the TLS handshake and the login. May switch greenlets.
+
+        Returns a function that serves the peer; None if the peer was refused.
         """
         peer = format_address(address)
         try:
@@ -295,7 +302,7 @@ class Leader:
         return partial(self._run, link)
 
     def _check(self, login):
-        """Raise FollowerRefused for a follower that has logged in, but cannot be served."""
+        """Raise FollowerRefused for a peer that has logged in, but cannot be served. May switch greenlets."""
         text = ""
         if isinstance(login.hello, messages.Forward):
             text = self._adoption.why_not(login.hello)

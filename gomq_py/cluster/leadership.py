@@ -50,10 +50,10 @@ boot_time_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 class Leadership:
     """Permits or stops a leader's confirms and deliveries.
 
-    ``lease``: the present lease. ``note``: see member.Member. ``former``: the former leader's id and cluster
+    ``lease``: the present Lease. ``note``: see member.Member. ``former``: the former leader's id and cluster
     address, (host, port), or None.
 
-        in_sync      of the present election
+        in_sync      the InSync of the present election
         promises     core.promises.Promises
         opened       an Event that is set once clients may connect
         is_fenced    nothing is confirmed or delivered; True at first
@@ -94,8 +94,10 @@ class Leadership:
             self._begin("looks for the former leader", self._look_for_former, *self._former)
 
     def serve(self, gate: Any, alarms: Any, leader: Any, holds: Any) -> None:
-        """Control the event loop's Gate and the broker's Alarms from now on. Does not switch. Must be called
-        before listeners open. ``leader``: the cluster.leader.Leader. ``holds``: the PublisherHolds.
+        """Control the event loop's Gate and the broker's Alarms from now on. Does not switch greenlets.
+
+        Must be called before listeners open. ``leader``: the cluster.leader.Leader. ``holds``: the
+        PublisherHolds.
         """
         self._gate, self._alarms, self._leader, self._holds = gate, alarms, leader, holds
         leader.on_streaming = self._wake.set
@@ -104,7 +106,7 @@ class Leadership:
         self._apply()
 
     def renew(self, lease: Lease, in_sync: InSync) -> None:
-        """Continue after a new election, which this node won while no other node was elected."""
+        """Continue with the lease and the InSync of a new election that this node has won."""
         self._lease, self.in_sync = lease, in_sync
         self._wake.set()
         self._apply()
@@ -115,7 +117,7 @@ class Leadership:
         self._apply()
 
     def refresh(self) -> None:
-        """Check the lease, after it was renewed or lost."""
+        """Release or stop confirms and deliveries, after the lease was renewed or lost."""
         self._apply()
 
     def end(self) -> None:
@@ -126,7 +128,7 @@ class Leadership:
         self.stop()
 
     def stop(self) -> None:
-        """End the greenlets and the watcher. The leader's state stays."""
+        """End the greenlets and the check of the clock. Confirms and deliveries stay as they are."""
         if self._check is not None:
             self._check.stop()
             self._check.close()
@@ -164,9 +166,10 @@ class Leadership:
             raise ClusterError("no other node is in sync: this one would have to come back at once")
 
     def drain(self) -> frozenset[str]:
-        """Block publishers until every in-sync node has flushed all changes, for DRAIN_S at most. May switch
-        greenlets. Returns the nodes that lack changes. If no node does, publishers stay blocked. Call after
-        ``serve``.
+        """Block publishers until every in-sync node has flushed all changes, for DRAIN_S at most.
+
+        Call after ``serve``. Returns the nodes that lack changes. If there are none, publishers stay blocked.
+        May switch greenlets.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
         lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)
@@ -182,8 +185,10 @@ class Leadership:
         self._greenlets.append(greenlet)
 
     def _look_for_former(self, node: str, address: Address) -> None:
-        """Remove the former leader from the in-sync set if no process listens at its address. Otherwise
-        confirms would wait for a third of ack_timeout. The former leader joins again when it comes back.
+        """Remove the former leader from the in-sync set if no process listens at its address.
+
+        Otherwise confirms would wait for a third of ack_timeout. The former leader joins again when it comes
+        back. May switch greenlets.
         """
         while node in self.in_sync.members and (self._leader is None or node not in self._leader.progress):
             if refuses(address):
@@ -202,7 +207,7 @@ class Leadership:
             self._wake.clear()
 
     def step(self) -> None:
-        """Change ``isr`` for followers that have come, gone or stopped. Does not wait for the change."""
+        """Change ``isr`` for followers that have joined, left or stalled. Does not wait for etcd's answer."""
         in_sync = self.in_sync
         if self._leader is not None:
             for node in self._leader.take_leavers():

@@ -1,7 +1,7 @@
 """Link: a follower's connection to its leader.
 
-Used by ``follower``, which reads frames from it. One greenlet writes acks and hashes; a second greenlet makes
-the hashes.
+Used by ``follower``, which reads frames from it. One greenlet writes acks and checksums; a second greenlet
+makes the checksums.
 """
 import time
 from collections.abc import Callable
@@ -25,10 +25,11 @@ READ_OCTETS = 256 * 1024
 
 
 class Link:
-    """A connection to ``address``, (host, port). ``tls``: a ``gevent.ssl.SSLContext``, or None.
+    """A connection to ``address``, (host, port), made by the constructor.
 
-    Raises OSError. May switch; killing the greenlet then leaves no open socket. ``epoch``,
-    ``counts_received``: of the leader, set at login (login.FollowerLogin).
+    ``tls``: a ``gevent.ssl.SSLContext``, or None. ``epoch``, ``counts_received``: of the leader, set at login
+    (login.FollowerLogin). The constructor raises OSError, and may switch greenlets; if its greenlet is killed
+    then, no socket stays open.
     """
 
     def __init__(self, address: tuple[str, int], tls: Any):
@@ -47,13 +48,13 @@ class Link:
         """Start the sending greenlets, after the login.
 
         ``ack()`` makes the Ack that is sent every 0.5 s, and when the position that counts for the leader has
-        changed. ``hashed(link)`` is called after each ``wake`` until it returns False.
+        changed. After each ``wake``, ``hashed(link)`` is called again and again until it returns False.
         """
         self.reader.limit = frames.MAX_PAYLOAD
         self._greenlets = [gevent.spawn(self._write, ack), gevent.spawn(self._hash, hashed)]
 
     def next_frame(self) -> Frame:
-        """The next frame. Raises FrameError; OSError at the connection's end. May switch greenlets."""
+        """Return the next frame. Raises FrameError; OSError at the connection's end. May switch greenlets."""
         while (frame := self.reader.next()) is None:
             self.reader.feed(self._received())
         return frame
@@ -84,8 +85,9 @@ class Link:
         self._has_listed.set()
 
     def close(self, fault: Exception | None = None) -> None:
-        """Make ``next_frame`` raise ``fault``, if it is the first. For any greenlet; never switches
-        greenlets.
+        """Shut the connection down. Callable from any greenlet; never switches greenlets.
+
+        ``next_frame`` then raises the first ``fault`` that was given, or another OSError.
         """
         self.is_closed = True
         self._fault = self._fault or fault
@@ -97,8 +99,9 @@ class Link:
             pass
 
     def leave(self, fault: Exception) -> None:
-        """Tell the leader of this node's failure, then close. Callable from any greenlet; never switches
-        greenlets.
+        """Tell the leader of this node's failure, and make ``next_frame`` raise the first ``fault``.
+
+        Callable from any greenlet; never switches greenlets.
         """
         self._fault = self._fault or fault
         self._is_leaving = True
@@ -150,8 +153,9 @@ class Link:
 
 
 def connect(address: tuple[str, int], tls: Any) -> Any:
-    """A socket connected to a leader's cluster port. Arguments as for ``Link``. Raises OSError. May switch;
-    killing the greenlet then leaves no open socket.
+    """Return a socket that is connected to a leader's cluster port. Arguments as for ``Link``.
+
+    Raises OSError. May switch greenlets; if this greenlet is killed then, no socket stays open.
     """
     try:
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)

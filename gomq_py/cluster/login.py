@@ -40,8 +40,8 @@ class LeaderLogin:
     """The leader's side of a login.
 
     Once ``done``, ``hello`` is the follower's messages.Hello, or a messages.Forward. ``is_sync``: the
-    follower needs a full sync. ``can_resume(run, position)``: whether the stream still has all events after
-    the position. ``counts_received``: see messages.Welcome.
+    follower needs a full sync. ``is_successor``, ``counts_received``: see messages.Welcome. ``can_resume(run,
+    position)`` returns whether the stream still has all events after the position.
     """
 
     def __init__(self, secret, cluster_id, epoch, run, can_resume, random=os.urandom, counts_received=False):
@@ -58,7 +58,7 @@ class LeaderLogin:
         self.done = False
 
     def feed(self, frame):
-        """The bytes to send for a received frame. Raises LoginRefused."""
+        """Return the bytes to send in answer to a received frame. Raises LoginRefused."""
         try:
             return _step(self, frame)
         except LoginRefused as error:
@@ -100,8 +100,9 @@ class FollowerLogin:
     """The follower's side of a login: send ``hello()``, then feed the leader's answers.
 
     Before ``done``, ``cluster_id``, ``epoch`` and ``run`` are the follower's own. NO_ID as ``cluster_id``
-    means an empty folder, NO_ID as ``run`` no position. Once ``done``, these are the leader's. ``is_sync``: a
-    full sync comes first. ``counts_received``, ``is_successor``: see messages.Welcome.
+    means an empty folder, NO_ID as ``run`` that the follower has no position. Once ``done``, these are the
+    leader's. ``is_sync``: a full sync comes first. ``counts_received``, ``is_successor``: see
+    messages.Welcome.
     """
 
     _KIND, _ROLE = frames.HELLO, b"follower"
@@ -125,11 +126,11 @@ class FollowerLogin:
         self._next: dict[int, Any] | None = {frames.CHALLENGE: self._challenged}
 
     def hello(self):
-        """The bytes to send first."""
+        """Return the bytes to send first."""
         return frames.encode(self._KIND, self._hello, self.epoch)
 
     def feed(self, frame):
-        """The bytes to send for a received frame; empty once ``done``. Raises LoginRefused."""
+        """Return the bytes to send in answer to a received frame; b"" once ``done``. Raises LoginRefused."""
         if frame.kind == frames.REFUSED:
             self._next = None
             self.refused_in = 0 if self._challenge is None else self._challenge.epoch
@@ -164,8 +165,9 @@ class FollowerLogin:
 
 
 class ForwarderLogin(FollowerLogin):
-    """The follower's side of a login that passes a client on: see messages.Forward. ``listener``: name of the
-    leader's listener. ``proxy``: the client's PROXY header.
+    """The follower's side of a login that passes a client on: see messages.Forward.
+
+    ``listener``: name of the leader's listener. ``proxy``: the client's PROXY header.
     """
 
     _KIND, _ROLE = frames.FORWARD, b"forwarder"

@@ -8,7 +8,7 @@ from gomq_py.cluster.leadership import Leadership
 
 
 class Folder(NamedTuple):
-    """The state of a member's data folder: arguments of core.elector.Elector.folder."""
+    """The state of a member's data folder: the arguments of core.elector.Elector.folder."""
 
     cluster: str
     epoch: int
@@ -19,7 +19,7 @@ class Folder(NamedTuple):
 
 
 class Member(Protocol):
-    """The part of a node that a Coordination controls. Every method may switch."""
+    """The part of a node that a Coordination controls. Every method may switch greenlets."""
 
     @property
     def folder(self) -> Folder:
@@ -39,7 +39,7 @@ class Member(Protocol):
         """End the link to the leader, and flush all received changes. Returns whether that succeeded."""
 
     def take(self, cluster: str, epoch: int) -> None:
-        """Write cluster and epoch into the folder, flushed. Raises ClusterError, OSError."""
+        """Write the cluster's id and the epoch into ``.cluster``, flushed. Raises ClusterError, OSError."""
 
     def note(self, position: int) -> None:
         """Write and flush the position up to which the folder has this leader's changes. Raises OSError."""
@@ -56,9 +56,10 @@ class Member(Protocol):
         """Continue as leader in a higher epoch."""
 
     def end_links(self) -> None:
-        """End the links to followers, because this node stops leading. With a link they would let other nodes
-        be elected first, and so this node again.
+        """End the links to followers, because this node stops leading.
+
+        Followers with a link let other nodes be elected first, so this node could be elected again.
         """
 
     def deposed(self, reason: str) -> None:
-        """Stop leading or following. This Coordination has ended."""
+        """Stop leading or following. The Coordination that calls this has ended."""

@@ -34,7 +34,7 @@ PROMOTE = "promote the follower ('gomq-py-ctl promote', with --force where it ha
 
 
 class Membership:
-    """One node's part in replication. ``replicators``: receive the changes of a leader's files."""
+    """One node's part in replication. ``replicators``: get the changes of a leader's files."""
 
     def __init__(self, settings: Settings):
         self._settings = settings
@@ -56,8 +56,9 @@ class Membership:
     # a follower
 
     def must_follow(self, root: str) -> bool:
-        """Whether to follow ``cluster_leader``. Blocks. May switch greenlets. Raises ClusterError,
-        OSError.
+        """Return whether this node must follow ``cluster_leader``. Blocks. May switch greenlets.
+
+        Raises ClusterError, OSError.
         """
         # Not if it followed this leader and was promoted, unless that one was promoted since.
         found = identities.read(root)
@@ -75,10 +76,10 @@ class Membership:
         return False
 
     def _has_later_epoch(self, found: Identity) -> bool:
-        """Whether ``cluster_leader`` leads the same cluster in a later epoch, as proved by a login.
+        """Return whether ``cluster_leader`` leads the same cluster in a later epoch, as proved by a login.
 
         Also True without proof if the leader names a later epoch and refuses this node, for example because
-        of damage in the leader's folder. If two nodes might lead, this one follows.
+        of damage in the leader's folder. If two nodes might lead, this one follows. May switch greenlets.
         """
         from gomq_py.cluster.follower import FAULTS
         from gomq_py.cluster.link import Link
@@ -103,7 +104,8 @@ class Membership:
         return address_of(self._settings.cluster_leader)
 
     def follow(self, root: str) -> None:
-        """Make the Follower of the leader named in the settings. Blocks. ``start`` starts the Follower.
+        """Make the Follower of the leader named in the settings; ``start`` starts it. Blocks.
+
         Raises ClusterError, OSError, TLSError.
         """
         from gomq_py.cluster.follower import Follower
@@ -114,14 +116,14 @@ class Membership:
             self._file, follower_context(self._settings))
 
     def forwarder(self, hub: Any) -> None:
-        """None: a client that connects to a warm copy has the wrong address, and is not passed on."""
+        """Return None: a client that connects to a warm copy has the wrong address, and is not passed on."""
 
     def start(self, on_elected: Callable[[], None], on_deposed: Callable[[str], None]) -> None:
         """Begin to follow. The callbacks are not used, because there is no election."""
         self._follower.start()
 
     def why_not_promote(self, is_forced: bool) -> str:
-        """Return why this follower must not be promoted now, or ""."""
+        """Return the reason why this follower must not be promoted now, or ""."""
         follower = self._follower
         if not follower.is_whole:
             return "nothing has been copied to this follower yet, so there is nothing to lead"
@@ -136,8 +138,10 @@ class Membership:
         return ""
 
     def end_following(self, register: Any) -> None:
-        """Stop the Follower, if any. All received changes are then on disk, or OSError is raised. Other
-        followers will need a full sync from this node. May switch greenlets.
+        """Stop the Follower, if any. May switch greenlets.
+
+        All received changes are then on disk, or OSError is raised. Other followers will need a full sync
+        from this node.
         """
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -150,13 +154,15 @@ class Membership:
 
     def check_content(self, root: str) -> None:
         """Check that this node may lead with the content of the data folder ``root``, not open yet. Blocks.
+
         Raises ClusterError, OSError.
         """
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Make the folder's identity a leader's. Blocks. Raises ClusterError, OSError. ``damage_count()``
-        counts the damages found in this run.
+        """Make the identity of the folder that of a leader, if this node serves followers or was promoted.
+
+        Blocks. ``damage_count()``: number of damages found in this run. Raises ClusterError, OSError.
         """
         self._root, self._register = root, register
         if self._stream is not None or self._followed:
@@ -168,8 +174,9 @@ class Membership:
         """Do nothing: confirms do not wait for followers."""
 
     def open(self, hub: Any, broker: Any, find_listener: Callable[[str], Any]) -> None:
-        """Serve followers, if the settings say so. Raises BindError, ClusterError, OSError. May switch
-        greenlets. ``find_listener``: see cluster.leader.Leader.
+        """Serve followers, if the settings say so. May switch greenlets.
+
+        ``find_listener``: see cluster.leader.Leader. Raises BindError, ClusterError, OSError.
         """
         if self._stream is None:
             return
@@ -188,6 +195,7 @@ class Membership:
 
     def change(self, what: str, node: str = "") -> None:
         """Carry out an operator's request. Raises ClusterError, OSError. May switch greenlets.
+
         "accept_damage": let followers sync again, although damage was found.
         """
         if what != "accept_damage":
@@ -196,14 +204,18 @@ class Membership:
             self._damage.accept()
 
     def _why_no_sync(self) -> str:
-        """Return why no follower may sync from this leader, or "". Raises OSError. May switch greenlets."""
+        """Return the reason why no follower may sync from this leader, or "". May switch greenlets.
+
+        Raises OSError.
+        """
         assert self._damage is not None and self._file is not None
         self._damage.note()
         return why_no_sync(self._file.identity, PROMOTE)
 
     def _found_damage(self, what: str) -> bool:
-        """Refuse all syncs. Returns whether the running sync must end. Raises OSError. May switch
-        greenlets.
+        """Note that ``what`` is damaged, and refuse all syncs. Raises OSError. May switch greenlets.
+
+        Returns whether the running sync must end: not if an operator has accepted the damage.
         """
         assert self._damage is not None
         if self._damage.is_accepted:
@@ -219,7 +231,7 @@ class Membership:
         return [] if self._leader is None else [self._leader.listener]
 
     def figures(self) -> dict[str, Any]:
-        """The answer to /api/cluster, without the node's name."""
+        """Return the answer to /api/cluster, without the node's name."""
         figures: dict[str, Any] = {}
         if self._file is not None:
             identity = self._file.identity
@@ -253,7 +265,10 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def leader_tls(settings: Settings) -> Callable[[Any], Any] | None:
-    """A function that makes an accepted socket a TLS socket; None without a certificate. Raises TLSError."""
+    """Return a function that makes an accepted socket a TLS socket; None without a certificate.
+
+    Raises TLSError.
+    """
     if not settings.cluster_tls_cert:
         return None
     # imported here: a node without certificate needs no TLS library
@@ -265,7 +280,7 @@ def leader_tls(settings: Settings) -> Callable[[Any], Any] | None:
 
 
 def follower_context(settings: Settings) -> Any:
-    """The SSL context of a follower; None without ``cluster_tls_ca_cert``. Raises TLSError."""
+    """Return the SSL context of a follower; None without ``cluster_tls_ca_cert``. Raises TLSError."""
     if not settings.cluster_tls_ca_cert:
         return None
     # imported here: a node without certificate needs no TLS library
@@ -275,7 +290,10 @@ def follower_context(settings: Settings) -> Any:
 
 
 def shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Rename figures for the HTTP API: "_octets" becomes "_bytes", "_s" becomes "_seconds"."""
+    """Return ``figures`` as the HTTP API names them: "_octets" becomes "_bytes", "_s" becomes "_seconds".
+
+    ``names``: {name: other name} for single figures.
+    """
     endings = (("_octets", "_bytes"), ("_s", "_seconds"))
     shown = {}
     for name, value in figures.items():
@@ -287,7 +305,7 @@ def shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
 
 
 def read_secret(settings: Settings) -> bytes:
-    """The secret that leader and followers share. Raises ClusterError. Blocks."""
+    """Return the secret that leader and followers share. Raises ClusterError. Blocks."""
     path = settings.cluster_secret_file
     if not path:
         return settings.cluster_password.encode()

@@ -1,8 +1,8 @@
 """Publisher holds: alarms that block a leader's publishers while its followers cannot keep up.
 
 Publishers are blocked while fewer than ``min_isr`` nodes are in sync, because no confirm is sent then. They
-are also blocked while a required follower is far behind. Its missing changes are in memory, and once they are
-dropped the follower needs a full sync. Only ``close`` switches.
+are also blocked while a required follower is far behind. The changes that it lacks are in memory, and once
+they are dropped the follower needs a full sync. Only ``close`` switches greenlets.
 """
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,8 +25,10 @@ MB = 1_000_000
 
 
 class PublisherHolds:
-    """Sets and clears alarms in a broker's Alarms. ``required()``: ids of the nodes that confirms wait for.
-    ``max_lag_octets``: bytes of changes that such a node may lack before publishers are blocked.
+    """Sets and clears alarms in a broker's Alarms.
+
+    ``required()`` returns the ids of the nodes that confirms wait for. ``max_lag_octets``: bytes of changes
+    that such a node may lack before publishers are blocked.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class PublisherHolds:
         self._alarms.clear(FOLLOWER_THROUGHPUT)
 
     def count(self, in_sync: int, least: int) -> None:
-        """Block publishers if ``in_sync``, the number of in-sync nodes, is below ``least``."""
+        """Block publishers while ``in_sync``, the number of in-sync nodes, is below ``least``."""
         text = f"{in_sync} of the {least} nodes that min_isr asks for are in sync"
         if in_sync < least:
             self._alarms.set(IN_SYNC_FOLLOWERS, IN_SYNC_FOLLOWERS, text)
@@ -62,7 +64,7 @@ class PublisherHolds:
     # helpers
 
     def _grown(self) -> None:
-        """Schedule a check of the followers' lag. Called for each frame, during the storage's work."""
+        """Schedule a check of the followers' lag, if one may be too far behind. Called for each frame."""
         octets, made = self._next
         if (self._stream.octets > octets or self._stream.made > made) and not self._is_due:
             self._is_due = True
@@ -85,8 +87,9 @@ class PublisherHolds:
                 stream.octets - behind[0] + self._most[0], stream.made - behind[1] + self._most[1])
 
     def _watch(self) -> None:
-        """Wait until the slow follower has caught up or is not required, then clear the alarm. May switch
-        greenlets.
+        """Wait until the slow follower has caught up or is not required, then clear the alarm.
+
+        May switch greenlets.
         """
         while any(
                 octets > most * RESUME_PART

@@ -20,7 +20,7 @@ Address = tuple[str, int]
 
 
 class Refusals:
-    """Calls ``report(address)`` once an address has refused twice; at most once per REPORT_S."""
+    """Calls ``report(address)`` once an address has refused two connections; at most once per REPORT_S."""
 
     def __init__(self, report: Callable[[Address], None]):
         self._report = report
@@ -28,7 +28,7 @@ class Refusals:
         self._trying = None
 
     def refused(self, address: Address) -> None:
-        """Note a refused connection (ECONNREFUSED). Does not switch."""
+        """Note a refused connection (ECONNREFUSED), and schedule another try. Does not switch greenlets."""
         if self._trying is None and time.monotonic() >= self._reported_s + REPORT_S:
             self._trying = gevent.spawn_later(AGAIN_S, self._try, address)
 
@@ -48,7 +48,10 @@ class Refusals:
 
 
 def refuses(address: Address) -> bool:
-    """Whether an address refuses a connection (ECONNREFUSED). May switch, for ANSWER_S at most."""
+    """Return whether an address refuses a connection (ECONNREFUSED).
+
+    May switch greenlets, for ANSWER_S at most.
+    """
     try:
         with gevent.Timeout(ANSWER_S, OSError("no answer")):
             socket.create_connection(address).close()

@@ -1,6 +1,6 @@
 """Replica: repeats a leader's operations on a follower's data folder, and flushes them.
 
-Used by ``follower``, which calls one method for each of the leader's events (``cluster.wire.events``), in one
+Used by ``applier``, which calls one method for each of the leader's events (``cluster.wire.events``), in one
 thread at a time. Every change is made by ``storage.disk.files``; ``files`` has no replicators. Paths are
 relative to the data folder. A file is identified by its id at the leader.
 
@@ -26,7 +26,10 @@ class ReplicaError(Exception):
 
 
 def real_path(root, path):
-    """The path in the folder ``root``. Raises OSError; ReplicaError if a parent is not a folder."""
+    """Return ``path`` joined to the folder ``root``.
+
+    Raises OSError; ReplicaError if a parent is not a folder, such as a symbolic link.
+    """
     at = root
     for name in path.split("/")[:-1]:
         at = f"{at}/{name}"
@@ -36,8 +39,9 @@ def real_path(root, path):
 
 
 class Replica:
-    """A copy of a data folder, at ``root``. ``paths``: {id: path} of its files. Every method blocks, and
-    raises ReplicaError or OSError. After an error the folder must be synced again.
+    """A copy of a data folder, at ``root``. ``paths``: {id: path} of its files.
+
+    Every method blocks, and raises ReplicaError or OSError. After an error the folder must be synced again.
     """
 
     def __init__(self, files, root, paths=None):
@@ -125,7 +129,10 @@ class Replica:
         self._changed(target)
 
     def unlinked(self, file_id, path):
-        """Unlink a file. ``file_id`` 0: this copy does not have the file, so do nothing."""
+        """Unlink a file.
+
+        ``file_id`` 0: the leader's register lacks the file, and so does this copy: do nothing.
+        """
         self._begin()
         if file_id:
             if self._known(file_id, "unlinked") != path:
@@ -139,12 +146,12 @@ class Replica:
         self._changed(path)
 
     def flushed(self):
-        """Flush before the next operation, because the leader has flushed."""
+        """Note that the leader has flushed: the next operation flushes first."""
         self.is_behind_flush = True
         self.flushes += 1
 
     def hurry(self):
-        """Request a flush soon."""
+        """Ask the Applier to flush soon, by ``is_hurried``."""
         self.is_hurried = True
 
     def listed_folder(self, path):
@@ -183,7 +190,10 @@ class Replica:
             raise
 
     def _known(self, file_id, event):
-        """The path of a file. Raises ReplicaError."""
+        """Return the path of a file.
+
+        Raises ReplicaError, with the name of the ``event``, if the file is unknown.
+        """
         path = self.paths.get(file_id)
         if path is None:
             raise ReplicaError(f"{event}: there is no file {file_id} of the leader here")

@@ -1,7 +1,7 @@
 """Sealed segments: checks that a leader's msgs file still has all records counted in its seal.
 
-A seal holds the closing counts of a full segment. Used by ``sync_source``: a boot does not read sealed
-segments, so a sync may be the first to find their damage.
+A msgs file has the messages of a segment. A seal holds the closing counts of a full segment. Used by
+``sync_source``: a boot does not read sealed segments, so a sync may be the first to find their damage.
 """
 import mmap
 import os
@@ -17,13 +17,14 @@ _MSGS, _ACKS = "msgs.", "acks."
 
 
 def holds_messages(path):
-    """Whether ``path`` is the path of a msgs file."""
+    """Return whether ``path`` is the path of a msgs file."""
     return os.path.basename(path).startswith(_MSGS)
 
 
 def lost_in(path):
-    """Text on where a sealed msgs file has lost a message; "" without a loss or a seal. For a thread, while
-    the broker works; blocks. Raises OSError.
+    """Return a text that says where a sealed msgs file has lost messages; "" without a loss or a seal.
+
+    For a thread, while the broker works. Blocks. Raises OSError.
     """
     # Messages that are acked do not count, and damage that was reported before does not. The file is mapped,
     # not copied.
@@ -47,7 +48,7 @@ def lost_in(path):
 
 
 def _damaged(content, head, seal):
-    """Return (start, end, records) of each damaged region, as RecordScanner finds them."""
+    """Return [(start, end, records)] of the damaged regions: offsets, and the number of records in each."""
     scanner = RecordScanner(
         content, heads.HEAD_BYTES, min(seal.end, len(content)), head.seed, head.begun_ms)
     while scanner.next():  # tally() would keep the hub from the interpreter for the whole file
@@ -58,7 +59,7 @@ def _damaged(content, head, seal):
 
 
 def _acked_runs(path, head):
-    """Acks.runs of the segment; empty without an acks file, as in a stream."""
+    """Return the acknowledged records of the segment (Acks.runs); () without an acks file, as in a stream."""
     folder, name = os.path.split(path)
     twin = head.twin(heads.ACKS_MAGIC)
     try:

@@ -19,7 +19,10 @@ VERSION = "version"
 
 
 class Difference(NamedTuple):
-    """A setting, such as "[amqp] heartbeat", that differs on another node. ``node``: the other node's id."""
+    """A setting, such as "[amqp] heartbeat", that differs on another node.
+
+    ``node``, ``name``: the other node's. ``here``, ``there``: the values as text.
+    """
 
     node: str
     name: str
@@ -29,7 +32,7 @@ class Difference(NamedTuple):
 
 
 def told(settings: Settings) -> dict[str, str]:
-    """Return {setting: value as text} for the other nodes, with this node's version."""
+    """Return this node's shared settings and its version: {"[section] key" or "version": value as text}."""
     found = {VERSION: gomq_py.__version__}
     for option in OPTIONS:
         if option.shared:
@@ -39,7 +42,7 @@ def told(settings: Settings) -> dict[str, str]:
 
 
 def differences(node: str, own: Mapping[str, str], nodes: Mapping[str, Kept]) -> list[Difference]:
-    """Settings in which the other nodes differ from this node. ``own``: result of ``told``."""
+    """Return the settings in which other nodes differ from this one. ``own``: result of ``told``."""
     found = []
     for other, kept in sorted(nodes.items()):
         record = decoded(kept, NodeRecord.decode)
@@ -60,7 +63,10 @@ class Warner:
         self._seen: Any = None
 
     def look(self, nodes: Mapping[str, Kept]) -> None:
-        """Compare with the settings that the other nodes have written: {id: value}. Does not switch."""
+        """Compare with the settings that the other nodes have written: {node id: Kept}.
+
+        Does not switch greenlets.
+        """
         seen = {other: kept.mod_revision for other, kept in nodes.items()}
         if seen == self._seen:
             return
@@ -74,7 +80,7 @@ class Warner:
 
 
 def _text(value: str) -> str:
-    """The value if a NodeRecord accepts it, otherwise its digest."""
+    """Return the value if a NodeRecord accepts it, otherwise its digest."""
     if len(value) <= MAX_TEXT and value.isprintable():
         return value
     return f"digest {blake2b(value.encode(), digest_size=8).hexdigest()}"

@@ -1,6 +1,6 @@
 """Staging: receives a full sync in the folder ``.sync``, and replaces the data folder's content at the end.
 
-Used by ``follower``; a kind of Replica. The leader lists its files and sends the blocks that differ. The same
+Used by ``applier``; a kind of Replica. The leader lists its files and sends the blocks that differ. The same
 stream has all its events since the sync began. Operations on files that are not listed yet are skipped,
 because their content is sent later. Until the swap (``storage.disk.swap``) the data folder stays unchanged. A
 listed file begins as a hard link to the data folder's file of that name, and is copied before the first write
@@ -40,7 +40,8 @@ class Staging(Replica):
 
     def complete(self, identity):
         """Flush the received content, move it into the data folder, and return the folder's new Replica.
-        ``identity``: written with the content. Closes this object.
+
+        ``identity``: the Identity that is written with the content. Closes this object.
         """
         identities.write(self._files, self._root, identity)
         with self._doubting():
@@ -71,13 +72,14 @@ class Staging(Replica):
         self._listed.append((file_id, -(-min(kept or 0, size) // BLOCK_OCTETS)))
 
     def listed_all(self):
-        """Note that the listing is complete. From now on operations on unknown files are skipped."""
+        """Note that the listing is complete, which ``synced`` requires."""
         self._begin()
         self._is_listed = True
 
     def synced(self):
-        """Note that all content was received, so that the follower calls ``complete``. Raises ReplicaError if
-        the content is not a data folder.
+        """Set ``is_whole``, because all content was received; the Applier then calls ``complete``.
+
+        Raises ReplicaError if the content is not a data folder.
         """
         # It must not take the place of one.
         self._begin()
@@ -135,7 +137,9 @@ class Staging(Replica):
 
     def take_listed(self, files, blocks):
         """Remove and return the next listed files: [(file id, number of blocks in the data folder's copy)].
-        At most ``files`` entries with ``blocks`` together, but at least one if any file is left.
+
+        Returns at most ``files`` entries, with at most ``blocks`` blocks together; but at least one if any
+        file is left.
         """
         taken = []
         while self._listed and len(taken) < files:
@@ -146,8 +150,9 @@ class Staging(Replica):
         return taken
 
     def checksums(self, parts):
-        """Return the CRC-32Cs of blocks, a list for each (file id, first block, end block). Runs in another
-        thread. A list is shorter at the file's end, and empty if the file is missing.
+        """Return the checksums (block_digest) of blocks: a list for each (file id, first block, end block).
+
+        Runs in another thread. A list is shorter at the file's end, and empty if the file is missing.
         """
         return [self._checksums(*part) for part in parts]
 
@@ -182,7 +187,7 @@ class Staging(Replica):
         return file_id in self.paths
 
     def _make_way(self, path):
-        """Make the parent folders of a path, and remove the file at the path."""
+        """Make the parent folders of a path, and remove a file at the path."""
         self._have_folder(os.path.dirname(path))
         self._unlink_if_here(path)
 
@@ -197,7 +202,10 @@ class Staging(Replica):
             self._folder_changed(path)
 
     def _linked_size(self, file_id, path):
-        """Make a hard link to the data folder's file. Returns its size; None if there is no usable file."""
+        """Make a hard link to the data folder's file at ``path``. Returns the file's size.
+
+        Returns None, without a link, if there is no usable file.
+        """
         try:
             own = real_path(self._data, path)
             status = os.lstat(own)
@@ -215,7 +223,7 @@ class Staging(Replica):
         return super()._file(file_id)
 
     def _copy(self, file_id, size=None):
-        """Replace a hard link by a copy of the file's first ``size`` bytes (None: all)."""
+        """Replace the file, if it is a hard link, by a copy of its first ``size`` bytes (None: all)."""
         if file_id not in self._linked:
             return
         path = self._at(self.paths[file_id])

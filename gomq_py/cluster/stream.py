@@ -1,12 +1,13 @@
-"""Stream: collects the changes of the leader's files as frames, once for all followers.
+"""Stream: encodes the changes of the leader's files as frames, once for all followers.
 
-Called by storage.disk.replication; used by the links to followers (cluster.leader). The changes of one pass
-of the event loop share a frame, up to FRAME_OCTETS. Each link sends the chained frames (``chain``) at its own
-pace, so a follower that reconnects soon needs no full sync. Frames are dropped for a follower that is too far
-behind, which then needs a full sync.
+Called by ``storage.disk.register`` as its Replicator; used by the links to followers (cluster.leader).
+Changes are put into one frame until it has FRAME_OCTETS, or is HELD_S old, or a flush or a confirm waits for
+it. Each link sends the chained frames (``chain``) at its own pace, so a follower that reconnects soon needs
+no full sync. The oldest frames are dropped when they take too much memory; a follower that still needs them
+must do a full sync.
 
-Never blocks, never switches, never raises to the storage. Long appended ranges (replication.Range) are read
-when the first link needs them, in pieces of PIECE_OCTETS.
+Never blocks, never switches greenlets, never raises to the storage. Long appended ranges (replication.Range)
+are read when the first link needs them, in pieces of PIECE_OCTETS.
 """
 import os
 from bisect import bisect_left
@@ -40,13 +41,13 @@ FREE_S = 0.001
 class EventStream(Replicator):
     """The events of one run of the leader.
 
-        run           its random id
+        run           random id of the run, 16 bytes
         position      number of events reported so far
-        octets        bytes of the events put into frames
-        made          memory for these frames, in bytes
+        octets        total bytes of the events put into frames
+        made          total memory for these frames, in bytes
         root          the data folder
         epoch         for the frames' headers
-        kept_most     most bytes of kept frames
+        kept_most     most bytes of frames that are kept at a time
     """
 
     __slots__ = (
@@ -125,7 +126,7 @@ class EventStream(Replicator):
         self._tell(events.folder_removed, self._path(path))
 
     def flushing(self):
-        """Send a frame that asks for a flush, because followers acknowledge only flushed positions."""
+        """Send the pending events, with a request to flush: followers acknowledge only flushed positions."""
         try:
             if self._is_keeping:
                 self._room.put(events.hurry())
@@ -134,7 +135,7 @@ class EventStream(Replicator):
             self._fail(error)
 
     def flushed(self):
-        """Add the flush barrier to the open frame, which is sent with the next event or heartbeat."""
+        """Add FLUSHED to the open frame, which is sent with the next event or heartbeat."""
         self.position += 1
         if self._is_keeping:
             try:
@@ -150,8 +151,10 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def succeed(self, former, epoch):
-        """Continue the run that this node has copied (a former_run.FormerRun). Call before the broker boots.
-        The run's other followers then find their position here. ``epoch``: of the frames from now on.
+        """Continue the run that this node has copied. Must be called before the broker boots.
+
+        The run's other followers then find their position in this stream. ``former``: a former_run.FormerRun.
+        ``epoch``: of the frames from now on.
         """
         assert self._last is self._first and not self._is_keeping
         self.position, self.epoch = former.position, epoch
@@ -168,7 +171,7 @@ class EventStream(Replicator):
     # for links
 
     def attach(self):
-        """Keep frames from now on for a follower, until it calls ``detach``."""
+        """Keep frames from now on, for one more follower, until ``detach`` is called for it."""
         self._followers += 1
         if self._timer is not None:
             self._timer.kill()
@@ -178,7 +181,7 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def detach(self):
-        """Note that a follower has gone. ALONE_S after the last one, frames are no longer kept."""
+        """Note that a follower has gone. ALONE_S seconds after the last one, all frames are dropped."""
         self._followers -= 1
         if not self._followers:
             self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
@@ -193,13 +196,14 @@ class EventStream(Replicator):
             self._freeing.join()
 
     def end(self):
-        """The Entry of the last event. A link that begins there gets all later events."""
+        """Close the open frame, and return the last Entry. A link that begins there gets all later events."""
         self.close_frame()
         return self._last
 
     def entry_at(self, run, position):
-        """The Entry from which a follower can continue without a full sync, or None. ``run``, ``position``:
-        the last event that the follower has.
+        """Return the Entry after which a follower can continue without a full sync, or None.
+
+        ``run``, ``position``: the last event that the follower has.
         """
         if position > self._runs.get(run, -1) or not self._is_keeping:
             return None
@@ -212,8 +216,9 @@ class EventStream(Replicator):
         return entry if entry is not None and entry.position == position and entry.is_whole else None
 
     def want(self, position, hurries=True):
-        """Send all events up to ``position`` now, because a confirm waits for them. ``hurries``: ask
-        followers to flush. Events from before a flush are sent already.
+        """Send all events up to ``position`` now, because a confirm waits for them.
+
+        ``hurries``: also ask followers to flush. Does nothing if these events are in frames already.
         """
         if position > self._last.position:
             if hurries:
@@ -222,7 +227,10 @@ class EventStream(Replicator):
                 self.close_frame()
 
     def octets_of(self, entry):
-        """The frame of an Entry, read from its file if necessary. After a failure, None and a new chain."""
+        """Return the bytes of an Entry's frame, read from its file if necessary.
+
+        Returns None after a failure, which drops all frames.
+        """
         if entry._piece is None:
             return entry._octets
         try:
@@ -234,7 +242,7 @@ class EventStream(Replicator):
             return None
 
     def close_frame(self):
-        """Put the pending events into a frame."""
+        """Put the pending events into a frame, and wake the links."""
         self._close(self.position, True)
 
     # helpers
@@ -289,7 +297,7 @@ class EventStream(Replicator):
         self._append(Entry(self._chain, position, is_whole, self.octets, frame))
 
     def _add_pieces(self, file_id, file, start, end):
-        """Put a range into separate frames, at once."""
+        """Put a range of a file into frames of its own at once."""
         # The last frame alone has the event's position.
         self._close(self.position - 1, True)
         for at in range(start, end, PIECE_OCTETS):
@@ -349,7 +357,7 @@ class EventStream(Replicator):
         first.drop()
 
     def _begin_anew(self):
-        """Drop all frames. All links end, and their followers need a full sync."""
+        """Drop all frames. All links then end, and their followers need a full sync."""
         self._stop_closer()
         self._room = Room() if self._is_keeping else None
         self._chain.is_dropped = True

@@ -3,9 +3,10 @@
 Uses the register of files and the stream of events. Lists folders and files, waits for the checksums of the
 follower's copies (HASHES), and sends the blocks that differ.
 
-Nothing is locked. A chunk of a block is read on the event loop, and put into the stream without a switch in
-between, after all present events. So the chunk is never older than these events, and all later changes come
-as events. Threads read the disk and compute checksums, which also brings the chunks into the system's cache.
+Nothing is locked. A chunk of a block is read on the event loop, and put into the stream without a switch of
+greenlets in between, after all present events. So the chunk is never older than these events, and all later
+changes come as events. Threads read the disk and compute checksums, which also brings the chunks into the
+system's cache.
 """
 import contextlib
 import os
@@ -52,12 +53,13 @@ class SyncError(Exception):
 
 
 class SyncSource:
-    """One full sync. ``done_octets`` of ``total_octets`` bytes were compared.
+    """The leader's side of one full sync. ``done_octets`` of ``total_octets`` bytes were compared.
 
+        register               the register of files below the data folder ``root``
         put(payload)           sends a payload of EVENTS after all present events, without a switch
-        wait_for_room()        returns when the link has room; may switch
+        wait_for_room()        returns when the link has room; may switch greenlets
         found_damage(what)     called for a damaged file of the leader that differs at the follower; returns
-                               whether that ends the sync; may switch
+                               whether that ends the sync; may switch greenlets
     """
 
     def __init__(self, root, register, put, wait_for_room, found_damage=lambda what: True):
@@ -76,12 +78,15 @@ class SyncSource:
         self._clock = SliceClock(SLICE_S)
 
     def blocks_of(self, file_id):
-        """Number of blocks of an awaited file, and so of checksums; None for another file."""
+        """Return the number of blocks of a file whose checksums are awaited; None for another file."""
         found = self._sizes.get(file_id)
         return None if found is None else -(-found[0] // BLOCK_OCTETS)
 
     def hashes(self, file_id, checksums):
-        """Handle the follower's checksums of a file. Returns False, without any effect, if not awaited."""
+        """Take the follower's checksums of a file.
+
+        Returns False, without any effect, if they are not awaited.
+        """
         # Another file may have been removed meanwhile.
         found = self._sizes.pop(file_id, None)
         if found is None:
@@ -95,8 +100,9 @@ class SyncSource:
         return True
 
     def run(self):
-        """List everything, send the blocks that differ, and end with SYNCED. May switch greenlets. Raises
-        SyncError; OSError if a file cannot be read.
+        """List everything, send the blocks that differ, and end with SYNCED. May switch greenlets.
+
+        Raises SyncError; OSError if a file cannot be read.
         """
         # The follower hears of later files as events; if it heard of one twice, its content would be compared
         # with that of an older file.
@@ -114,7 +120,7 @@ class SyncSource:
     # the listing
 
     def _list_folders(self, listed):
-        """List folders that are not in the set ``listed``, and add them. No switch after the last one."""
+        """List the folders that are not in the set ``listed``, and add them to it. May switch greenlets."""
         # Does not switch after the last one.
         while True:
             folders = [path for path in self._register.folders if path not in listed]
@@ -143,7 +149,10 @@ class SyncSource:
                 gevent.sleep(RENAMED_S)
 
     def _list_some(self, file_ids):
-        """List files with their present sizes. Returns the ids of files that a thread has renamed."""
+        """List files with their present sizes.
+
+        Returns the ids of files that were not found, because a thread has renamed them.
+        """
         missing, listed = [], []
         for file_id in file_ids:
             path = self._register.paths.get(file_id)
@@ -174,7 +183,10 @@ class SyncSource:
     # the content
 
     def _await_answers(self):
-        """Wait up to LOOK_S for answers. Returns whether there are tasks. Raises SyncError after silence."""
+        """Wait up to LOOK_S for checksums. Returns whether any came. May switch greenlets.
+
+        Raises SyncError if the follower is too slow.
+        """
         self._answered.clear()
         with self._answers:
             if self._answered.wait(LOOK_S):
@@ -213,8 +225,9 @@ class SyncSource:
         self._give_way()
 
     def _check_source(self, task, differing):
-        """Check a segment before it replaces data. Raises SyncError, FileNotFoundError. May switch
-        greenlets.
+        """Check a segment for damage before its blocks replace data of the follower. May switch greenlets.
+
+        ``differing``: numbers of the blocks to send. Raises SyncError, FileNotFoundError.
         """
         # The other content may be the sound one.
         replaces = bool(differing) and differing[0] < len(task.checksums)
@@ -238,7 +251,10 @@ class SyncSource:
                 posix.close(fd)
 
     def _send_block(self, task, fd, block):
-        """Send the chunks of a block. Skips zeros after the end of the follower's file. May switch."""
+        """Send the chunks of a block. Zeros after the end of the follower's file are skipped.
+
+        May switch greenlets.
+        """
         is_lacked = block >= len(task.checksums)
         for at in range(block * BLOCK_OCTETS, min(task.size, (block + 1) * BLOCK_OCTETS), CHUNK_OCTETS):
             if self._clock.is_over():
@@ -249,8 +265,9 @@ class SyncSource:
                 self.sent_octets += len(octets)
 
     def _missing(self, task):
-        """Wait, and queue the task again: a thread has renamed its file. Raises SyncError after
-        MISSING_MOST_S. May switch greenlets.
+        """Queue a task again whose file a thread has renamed, and wait for RENAMED_S. May switch greenlets.
+
+        Raises SyncError after MISSING_MOST_S.
         """
         task.give_up_s = task.give_up_s or time.monotonic() + MISSING_MOST_S
         if time.monotonic() > task.give_up_s:
@@ -271,8 +288,10 @@ class SyncSource:
 
 
 class _Patience:
-    """Limits how long the leader waits for a follower. A context manager for each wait; raises SyncError. The
-    limit is at most ANSWER_MOST_S. It grows with the follower's work, by LEAST_OCTETS_S.
+    """Limits how long the leader waits for a follower.
+
+    A context manager for each wait, which raises SyncError at the limit. The limit is at most ANSWER_MOST_S.
+    It grows with the follower's work, by a second per LEAST_OCTETS_S bytes.
     """
 
     def __init__(self):
@@ -280,7 +299,7 @@ class _Patience:
         self._since_s = 0.0
 
     def earn(self, octets):
-        """Extend the limit, because the follower has handled so many bytes."""
+        """Extend the limit, because the follower has handled ``octets`` bytes."""
         self._left_s = min(ANSWER_MOST_S, self._left_s + octets / LEAST_OCTETS_S)
 
     def __enter__(self):
@@ -295,8 +314,9 @@ class _Patience:
 
 
 class _Task:
-    """A task to compare the blocks [first, until) of a file. ``inode``: inode number of the listed file.
-    ``checksums``: one for each block of the follower's file.
+    """A task to compare the blocks from ``first`` to ``until`` (exclusive) of a file.
+
+    ``inode``: inode number of the listed file. ``checksums``: one for each block of the follower's file.
     """
 
     __slots__ = ("file_id", "size", "inode", "checksums", "first", "until", "path", "give_up_s")
@@ -322,8 +342,9 @@ def _look_at(paths):
 
 
 def _check(tasks):
-    """Read blocks of files. Returns the numbers of differing blocks for each task. Raises OSError. The result
-    for a missing file is None.
+    """Compare blocks of files. Returns a list of the numbers of differing blocks for each task.
+
+    ``tasks``: arguments of ``_differing``. The result is None for a missing file. Raises OSError.
     """
     return [_differing(*task) for task in tasks]
 

@@ -1,1 +1,1 @@
-"""Cluster core: elections, the in-sync set, and confirms that may be sent; no I/O, clock or greenlets."""
+"""Cluster core: elections, the in-sync set, and which confirms may be sent. No I/O, clocks or greenlets."""

@@ -1,5 +1,6 @@
-"""Coordinator: the interface to a cluster's shared keys, stored in etcd (``cluster.etcd``) or in a test
-model.
+"""Coordinator: the interface to a cluster's shared keys.
+
+The keys are stored in etcd (``cluster.etcd``), or in a model of it in tests.
 """
 from collections.abc import Callable
 from typing import Protocol
@@ -16,18 +17,21 @@ class Watch(Protocol):
 
 
 class Coordinator(Protocol):
-    """Keeps a cluster's keys. Reads are linearizable: a read contains every change that was answered before.
+    """Keeps a cluster's keys.
 
-    Every method may switch. Raises CoordinatorError if the request was certainly not carried out, and
-    Unanswered if that is unknown.
+    Reads are linearizable: a read contains every change that was answered before. Every method may switch
+    greenlets. It raises CoordinatorError if the request was certainly not carried out, and Unanswered if that
+    is unknown.
     """
 
     def read(self) -> View:
         """Read all keys at one revision."""
 
     def transact(self, transaction: Transaction) -> Outcome:
-        """Do the operations if the comparisons hold. The transaction is sent once. After Unanswered the
-        transaction may be carried out at any later time, but never twice.
+        """Do the operations if the comparisons hold.
+
+        The transaction is sent once. After Unanswered it may be carried out at any later time, but never
+        twice.
         """
 
     def grant(self, ttl_s: float) -> int:
@@ -40,6 +44,7 @@ class Coordinator(Protocol):
         """End a lease and delete the keys that belong to it."""
 
     def watch(self, wake: Callable[[], None]) -> Watch:
-        """Call ``wake()`` after every change, and whenever a change may have been missed. The caller must
-        then read all keys. ``wake`` neither switches nor raises.
+        """Call ``wake()`` after every change, and whenever a change may have been missed.
+
+        The caller must then read all keys. ``wake`` neither switches greenlets nor raises.
         """

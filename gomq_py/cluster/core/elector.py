@@ -1,14 +1,15 @@
 """Elector: decides whether a node must follow, wait, campaign, lead or stop. Never switches greenlets.
 
-The runtime gives each View of the coordinator's keys to ``viewed``, and carries out the returned Decision.
-The View in the Outcome of each transaction is given to ``viewed``, too. So an election without an answer is
-won as soon as a View shows it. Clocks only decide how long a node lets other nodes be elected first.
+The caller (``cluster.coordination``) gives each View of the coordinator's keys to ``viewed``, and carries out
+the returned Decision. It also gives the View in the Outcome of each transaction to ``viewed``. So an election
+whose answer was lost is won as soon as a View shows it. Clocks only decide how long a node lets other nodes
+be elected first.
 
 Confirmed messages are never lost, for three reasons. Only a member of ``isr`` is elected, by a transaction
 that compares the revision at which ``isr`` was read. The member's folder has all changes that the member has
 acknowledged. Every confirm has waited for that acknowledgement.
 
-A folder may be an older copy that was put back: its epoch is below the node's epoch in ``isr``, or its
+A folder may have been restored from an older copy: its epoch is below the node's epoch in ``isr``, or its
 position in the same epoch is lower. The node of such a folder is not elected.
 """
 from typing import NamedTuple
@@ -38,15 +39,17 @@ LACKING = (
 
 
 class Follow(NamedTuple):
-    """Follow the leader at ``address`` ("host:port"), which leads in ``epoch``."""
+    """Decision: follow the leader at ``address`` ("host:port"), which leads in ``epoch``."""
 
     address: str
     epoch: int
 
 
 class Wait(NamedTuple):
-    """Do nothing. Until the next decision a leader neither confirms nor delivers. ``reason``: text for
-    operators. ``again_s``: seconds until the keys must be read again; None: until a key changes.
+    """Decision: do nothing. Until the next decision a leader neither confirms nor delivers.
+
+    ``reason``: text for operators. ``again_s``: seconds until the keys must be read again; None: until a key
+    changes.
     """
 
     reason: str
@@ -54,14 +57,14 @@ class Wait(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Try to be elected.
+    """Decision: try to be elected.
 
     Steps: end the link to the leader, and flush; stop here if the flush fails. Grant a lease if there is
     none, and set ``Elector.lease``. Send ``transaction(lease)``, and give the View in its Outcome to
     ``Elector.viewed``.
 
-    ``compares``: hold if nobody was elected since. ``cluster``: id of the cluster. ``record``: next value of
-    ``isr``.
+    ``compares``: comparisons that hold if no node was elected since. ``leader``, ``record``: next values of
+    the keys ``leader`` and ``isr``. ``cluster``: id of the cluster.
     """
 
     compares: tuple[Compare, ...]
@@ -85,13 +88,14 @@ class Bootstrap(Campaign):
 
 
 class Again(Campaign):
-    """A Campaign of a leader whose lease has ended, while no other node was elected. The leader keeps its
-    links and clients, but neither confirms nor delivers.
+    """A Campaign of a leader whose lease has ended, while no other node was elected.
+
+    The leader keeps its links and clients, but neither confirms nor delivers.
     """
 
 
 class Clear(NamedTuple):
-    """Delete a stale ``leader`` key, and give the View in the Outcome to ``Elector.viewed``.
+    """Decision: delete a stale ``leader`` key, and give the View in the Outcome to ``Elector.viewed``.
 
     The key was written by an earlier process of this node, or by no election. The earlier process is dead,
     because this process holds the folder's lock.
@@ -101,12 +105,13 @@ class Clear(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """Lead in ``epoch``. Decided again for each View in which this node still leads.
+    """Decision: lead in ``epoch``. Returned again for each View in which this node still leads.
 
-    With a new ``revision`` (create revision of the key ``leader``), do in this order: end the link, apply and
-    flush all received changes, if the node was a follower; write cluster and epoch into ``.cluster``,
-    flushed; call ``Elector.folder``; make an InSync of ``epoch``, ``revision``, ``record``, ``mod_revision``
-    (of ``isr``) and ``former`` (the last leader seen, or ""); serve clients once InSync.is_open.
+    With a new ``revision`` (create revision of the key ``leader``), do in this order: if the node was a
+    follower, end its link, and apply and flush all received changes; write cluster and epoch into
+    ``.cluster``, flushed; call ``Elector.folder``; make an InSync of ``epoch``, ``revision``, ``record``,
+    ``mod_revision`` (of ``isr``) and ``former`` (id of the last leader seen, or ""); serve clients once
+    InSync.is_open.
 
     ``mend``: a transaction to send, because ``leader`` was overwritten from outside, or None.
     """
@@ -121,8 +126,10 @@ class Lead(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """Stop leading: refuse all confirms, stop serving clients, and restart as a follower with a new Elector.
-    The old Elector returns this decision for ever. ``reason``: text for operators.
+    """Decision: stop leading. Refuse all confirms, stop serving clients, and restart as a follower.
+
+    The follower needs a new Elector, because this one returns the same decision for ever. ``reason``: text
+    for operators.
     """
 
     reason: str
@@ -132,14 +139,14 @@ Decision = Follow | Wait | Campaign | Clear | Lead | Deposed  # Bootstrap and Ag
 
 
 class Elector:
-    """Decides for one node, as long as one process holds the lock of the node's data folder.
+    """Decides for one node, whose data folder is locked by this process.
 
-    ``node``: the node's id. ``cluster``: id of the folder's cluster, or "". ``epoch``: of the folder.
-    ``position``: noted in the folder, of that epoch's leader. ``address``: "host:port" of the node's cluster
-    port. ``is_whole``: the folder has all changes that the node has acknowledged; False after a failed flush.
-    ``is_damaged``: damage was found in the folder.
+    ``node``: the node's id. ``cluster``: id of the folder's cluster, or "". ``epoch``: the folder's.
+    ``position``: position in that epoch up to which the folder has noted that it has all changes.
+    ``address``: "host:port" of the node's cluster port. ``is_whole``: the folder has all changes that the
+    node has acknowledged; False after a failed flush. ``is_damaged``: damage was found in the folder.
 
-    ``lease``: id of the present lease; the runtime sets it before it sends an election, and to 0 when the
+    ``lease``: id of the present lease; the caller sets it before it sends an election, and to 0 when the
     lease has ended. ``revision``: of the newest View.
     """
 
@@ -161,13 +168,18 @@ class Elector:
             self, cluster: str, epoch: int, is_whole: bool = True, is_damaged: bool = False,
             is_copy: bool = False, position: int = 0) -> None:
         """Note the folder's new state: a completed sync, a higher epoch, a noted position, or a failed flush.
-        ``is_copy``: another process has this node's id, and acknowledges changes in this node's place.
+
+        Arguments as for the class. ``is_copy``: another process has this node's id, and acknowledges changes
+        in this node's place.
         """
         self.cluster, self.epoch, self.is_whole, self.is_damaged = cluster, epoch, is_whole, is_damaged
         self.is_copy, self.position = is_copy, position
 
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
-        """Decide for a new View. ``since``: ``revision`` when the read or the transaction was sent.
+        """Return the decision for a new View.
+
+        ``now_s``: time of the caller's clock. ``since``: value of ``revision`` when the read or the
+        transaction was sent, by which a View that was overtaken by a newer one is recognized.
         ``hears_leader``: the followed leader has sent something within the last second.
         """
         # A view that is older than the newest one, but not older than ``since``, was overtaken on its way and
@@ -216,7 +228,7 @@ class Elector:
         return Wait(why) if why else Follow(leader.address, leader.epoch)
 
     def _why_not(self, view: View) -> str:
-        """Reason why this node may not be elected while the key ``leader`` is absent, or ""."""
+        """Return the reason why this node may not be elected while the key ``leader`` is absent, or ""."""
         if view.cluster is None and not self.cluster:
             return "" if view.in_sync is None else f"etcd has `isr`, but no `cluster`: {ADOPT}"
         why = self._why_other_cluster(view) or _why_no_set(view)
@@ -257,7 +269,7 @@ class Elector:
         return ""
 
     def _rest_s(self, view: View, now_s: float, hears_leader: bool) -> float:
-        """Seconds for which this node still lets other nodes be elected first."""
+        """Return the seconds for which this node still lets other nodes be elected first."""
         record = decoded(view.in_sync, InSyncRecord.decode)
         if record is None or len(record.members) < 2:
             return 0.0
@@ -266,8 +278,10 @@ class Elector:
         return min(rest_s, rest_s - (now_s - self._absent_since_s))  # min(): the clock may be set back
 
     def _is_foreign(self, view: View, now_s: float, hears_leader: bool) -> bool:
-        """Whether this node must delete the key ``leader``, and could be elected then. True if no election
-        has written the key, and no living leader has overwritten it.
+        """Return whether this node must delete the key ``leader``, and could be elected then.
+
+        This is so if no election has written the key (it has no lease), and no living leader has overwritten
+        it within FOREIGN_S.
         """
         since_s = self._foreign_since_s
         if since_s is None or hears_leader or self._why_not(view):
@@ -360,14 +374,14 @@ def _without(leader: Kept) -> Clear:
 
 
 def _if_unchanged(leader: Kept, operation: Put | Delete) -> Transaction:
-    """A transaction that does the operation only if ``leader`` was neither replaced nor changed."""
+    """Return a transaction that does the operation only if ``leader`` was neither replaced nor changed."""
     return Transaction(
         (Compare(LEADER, CREATE, leader.create_revision), Compare(LEADER, MOD, leader.mod_revision)),
         (operation,))
 
 
 def _why_no_set(view: View) -> str:
-    """Reason why the in-sync nodes are unknown, or ""."""
+    """Return the reason why the members of ``isr`` are unknown, or ""."""
     if view.in_sync is None:
         return f"etcd has no `isr`: {ADOPT}"
     return "" if decoded(view.in_sync, InSyncRecord.decode) else "`isr` in etcd cannot be read"

@@ -1,18 +1,18 @@
 """In-sync set: the followers that every confirm waits for, and the leader's changes of the key ``isr``.
 
-Used by the leader's runtime, with one InSync per won election. A *promise* is a waiting confirm. A promise is
-kept when the local disk and every *required* node have flushed its changes. Required are the members of
-``isr`` as last read, and the members in every change without an answer, because that change may be in force.
-So every node that may be elected has all promises:
+Used by ``leadership``, with one InSync per won election. A *promise* is a waiting confirm. A promise is kept
+when the local disk and every *required* node have flushed its changes. Required are the members of ``isr`` as
+last read, and the members in every change without an answer, because that change may be in force. So every
+node that may be elected has the changes of all promises that were kept:
 
 - Promises wait for a removed node until the change of ``isr`` has succeeded.
 - A node becomes required before the change that admits it is sent. By then the node has flushed all that was
   promised.
-- Each change compares the leader's ``create`` and ``isr``'s ``mod`` revision. So a former leader changes
-  nothing, and an unanswered change becomes impossible once a later one has succeeded.
-- Promises wait until each member's epoch in ``isr`` is the leader's. So a put-back folder of an earlier
-  epoch, which lacks later promises, is not elected. Within an epoch each member notes its position in its
-  folder from time to time, and ``isr`` has that position beside the epoch.
+- Each change compares the create revision of ``leader`` and the mod revision of ``isr``. So a former leader
+  changes nothing, and an unanswered change becomes impossible once a later one has succeeded.
+- Promises wait until each member's epoch in ``isr`` is the leader's. So a node whose folder was restored from
+  an earlier epoch, without the later promises, is not elected. Within an epoch each member notes its position
+  in its folder from time to time, and ``isr`` has that position beside the epoch.
 """
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -57,11 +57,12 @@ ABSENT = Progress(0, False, False)
 
 
 class InSync:
-    """The in-sync set of the leader ``node`` in ``epoch``. The arguments are those of elector.Lead.
+    """The in-sync set of the leader ``node`` in ``epoch``.
 
-    ``required``: ids of the nodes that confirms wait for. ``late``: members without progress for
-    ``ack_timeout_s``. ``is_deposed``: this election no longer counts, and the Elector decides what to do.
-    ``noted``: position noted in this node's folder, on disk; set by the runtime.
+    The arguments are those of elector.Lead. ``required``: ids of the other nodes that confirms wait for.
+    ``late``: members without progress for ``ack_timeout_s``. ``is_deposed``: this election no longer counts,
+    and the Elector decides what to do. ``noted``: position noted in this node's folder, on disk; set by
+    ``leadership``.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class InSync:
 
     @property
     def is_open(self) -> bool:
-        """Whether clients may connect: the epoch of this node's folder is in ``isr``."""
+        """Whether clients may connect: ``isr`` has this node with the present epoch."""
         return self._known.get(self._node) == self._epoch
 
     @property
@@ -111,10 +112,10 @@ class InSync:
     def step(
             self, now_s: float, progress: Mapping[str, Progress], asked: int | None, promised: int,
     ) -> Transaction | None:
-        """The transaction that changes ``isr`` and must be sent now, or None.
+        """Return the transaction that changes ``isr`` and must be sent now, or None.
 
-        ``progress``: {node id: Progress} of all links. ``asked``: highest position that a confirm waits for,
-        or None. ``promised``: highest position confirmed.
+        Updates ``required`` and ``late``. ``progress``: {node id: Progress} of all links. ``asked``: highest
+        position that a confirm waits for, or None. ``promised``: highest position confirmed.
         """
         self._pace.step(now_s, self._known, progress, asked, promised)
         self.late = frozenset(
@@ -139,12 +140,19 @@ class InSync:
             (Put(IN_SYNC, InSyncRecord(self._epoch, members, positions).encode()),))
 
     def leave(self, node: str) -> None:
-        """Remove a member soon, without a timeout, once its link has ended and ``min_isr`` allows it."""
+        """Ask for the removal of a member, without the usual timeout.
+
+        A later ``step`` removes it once its link has ended, if ``min_isr`` allows it.
+        """
         # Its disk has failed, or an operator has forgotten it.
         self._leaving.add(node)
 
     def saw(self, kept: Kept | None) -> bool:
-        """Note a value of ``isr`` that was read. Returns whether another process has changed it."""
+        """Note the value of ``isr`` that was read.
+
+        Returns True once for a change that another process has made. The next ``step`` then writes the set
+        again.
+        """
         # The next step then writes it anew: nobody could be elected by what cannot be read, or by other
         # members.
         is_foreign = (
@@ -156,7 +164,7 @@ class InSync:
     # what became of a change
 
     def done(self, outcome: Outcome) -> None:
-        """Note the answer to a sent change, successful or not."""
+        """Note the Outcome of the last transaction of ``step``, whether its comparisons held or not."""
         self._is_under_way = False
         leader, kept = outcome.view.leader, outcome.view.in_sync
         if leader is None or leader.create_revision != self._leader_revision:
@@ -177,14 +185,14 @@ class InSync:
         self._update_required()
 
     def unanswered(self) -> None:
-        """Note that the outcome of a sent change is unknown."""
+        """Note that it is unknown whether the last transaction of ``step`` was or will be carried out."""
         self._is_under_way = False
         last = self._pending.pop()
         if last not in self._pending:
             self._pending.append(last)
 
     def not_done(self) -> None:
-        """Note that a sent change was certainly not made."""
+        """Note that the last transaction of ``step`` was certainly not carried out."""
         self._is_under_way = False
         self._pending.pop()
         self._update_required()
@@ -238,8 +246,9 @@ class InSync:
 
 
 class _Pace:
-    """Measures the followers' progress, and decides which are late and which may be admitted. ``time_s``:
-    seconds that the leader has been running.
+    """Measures the followers' progress, and decides which are late and which may be admitted.
+
+    ``time_s``: seconds that the leader has been running.
     """
 
     def __init__(self, ack_timeout_s: float) -> None:
@@ -286,11 +295,11 @@ class _Pace:
             found.flushed >= asked or found.flushed > self._flushed.get(node, 0))
 
     def is_late(self, node: str) -> bool:
-        """Whether the node has made no progress for ``ack_timeout_s``."""
+        """Return whether the node has made no progress for ``ack_timeout_s``."""
         return self.time_s - self._progress_s.get(node, self.time_s) >= self._ack_timeout_s
 
     def may_join(self, node: str, found: Progress) -> bool:
-        """Whether the node has nearly caught up and streamed long enough for confirms to wait for it."""
+        """Return whether the node has nearly caught up, and has streamed long enough to become required."""
         if not found.is_streaming or found.flushed < self._marks[0][1]:
             return False
         removals = self._removals.get(node, ())

@@ -24,7 +24,10 @@ class Lease:
         self._sent_s = now_s
 
     def answered(self, sent_s: float, is_alive: bool) -> None:
-        """Note the answer to the keepalive that was sent at ``sent_s``."""
+        """Note the answer to the keepalive that was sent at ``sent_s``.
+
+        ``is_alive``: whether the lease exists.
+        """
         if is_alive:
             self._deadline_s = max(self._deadline_s, sent_s + COUNTS * self.ttl_s)
         else:
@@ -36,9 +39,9 @@ class Lease:
         return NEVER_S if self.is_lost else self._deadline_s
 
     def is_past(self, now_s: float) -> bool:
-        """Whether the deadline has passed, so that the leader must not deliver."""
+        """Return whether the deadline has passed, so that the leader must not deliver."""
         return now_s >= self.deadline_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether a keepalive is due. Also True after the clock was set back."""
+        """Return whether a keepalive is due. Also True after the clock was set back."""
         return not self._sent_s <= now_s < self._sent_s + EVERY * self.ttl_s

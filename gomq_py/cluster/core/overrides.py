@@ -1,7 +1,7 @@
-"""Overrides: an operator's changes of the keys of a cluster whose rules allow no election.
+"""Overrides: changes that an operator makes to a cluster's keys when no node can be elected.
 
-If the operator chooses the wrong node, confirmed messages are lost. Only ``cluster`` and ``isr`` change; then
-the node is elected like any other node.
+If the operator chooses the wrong node, confirmed messages are lost. Only ``cluster`` and ``isr`` are written,
+and a ``leader`` that no election has written is deleted; then the node is elected like any other node.
 """
 from gomq_py.cluster.core.elector import NO_COPY
 from gomq_py.cluster.core.records import CLUSTER, IN_SYNC, LEADER, InSyncRecord, View, decode_cluster, decoded
@@ -17,8 +17,10 @@ class NotPossible(Exception):
 
 
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Write a cluster's keys again, after etcd has lost them. Raises NotPossible. ``cluster`` and
-    ``epoch`` come from the folder of ``node``, which is then the only node in sync.
+    """Return the transaction that writes a cluster's keys again, after etcd has lost them.
+
+    ``cluster`` and ``epoch`` come from the folder of ``node``, which is then the only node in sync. Raises
+    NotPossible.
     """
     if not cluster:
         raise NotPossible("this data folder belongs to no cluster: there is nothing to write anew")
@@ -36,7 +38,10 @@ def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
 
 
 def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction:
-    """Make ``node`` the only node in sync, even if its folder lacks data. Raises NotPossible."""
+    """Return the transaction that makes ``node`` the only node in sync, even if its folder lacks data.
+
+    ``cluster`` and ``epoch`` come from the node's folder. Raises NotPossible.
+    """
     if not cluster:
         raise NotPossible(f"nothing has been copied to this node yet, so there is nothing to lead. {NO_COPY}")
     if _is_led(view):
@@ -51,7 +56,7 @@ def force_leader(view: View, node: str, cluster: str, epoch: int) -> Transaction
 
 
 def _is_led(view: View) -> bool:
-    """Whether an election has written the key ``leader``. Only then the key has a lease."""
+    """Return whether an election has written the key ``leader``: only then the key has a lease."""
     return view.leader is not None and view.leader.lease != 0
 
 

@@ -13,8 +13,10 @@ EVERYTHING = float("inf")
 
 
 class Promises:
-    """Waiting callbacks, in the order of ``ask``. Callbacks neither switch nor raise, and may call ``ask``.
-    ``promised``: highest position that was confirmed.
+    """Callbacks of confirms that wait, in the order of ``ask``.
+
+    Callbacks neither switch greenlets nor raise, and may call ``ask``. ``promised``: highest position that
+    was confirmed.
     """
 
     __slots__ = (
@@ -35,7 +37,7 @@ class Promises:
     def ask(self, position: int, callback: Callback) -> None:
         """Call ``callback(None)`` once every required node has flushed the first ``position`` events.
 
-        The call may come before this method returns. If the node is deposed first, the call is
+        The callback may be called before this method returns. If this leader is deposed first, the call is
         ``callback(error)``. Positions must not decrease.
         """
         if self._error is not None:
@@ -45,20 +47,23 @@ class Promises:
         self._keep()
 
     def acknowledged(self, node: str, position: int) -> None:
-        """Note that a node has flushed the first ``position`` events of this run. Ignores a decrease."""
+        """Note that a node has flushed the first ``position`` events of this run.
+
+        Ignores a lower position.
+        """
         if position > self._flushed.get(node, 0):
             self._flushed[node] = position
             if node in self._required:
                 self._measure()
 
     def require(self, nodes: Iterable[str]) -> None:
-        """Make all confirms from now on wait for these nodes (InSync.required)."""
+        """Make all confirms that are not sent yet wait for these nodes (InSync.required)."""
         # Called after each method of InSync that may change it, before anything switches.
         self._required = frozenset(nodes)
         self._measure()
 
     def hold(self, is_held: bool) -> None:
-        """Hold back all confirms, or release them. Initially they are held."""
+        """Hold back all confirms, or release them. They are held until the first call."""
         # While the node is fenced, or too few nodes are in sync.
         self._is_held = is_held
         self._keep()

@@ -8,7 +8,7 @@
     secret       64 hex digits
 
 The id of a node is 32 hex digits, too. An operator may write anything under these keys: a value that
-``decode`` refuses counts as unknown, and does not prevent a start.
+``decode`` refuses counts as unknown, and does not prevent a start of the broker.
 """
 import json
 import re
@@ -54,9 +54,9 @@ class InSyncRecord(NamedTuple):
 
     ``members``: {node id: epoch of the leader whose state the node's folder has}. Epoch 0: the node that
     began the cluster, until it serves clients. ``positions``: {node id: position of that leader's changes
-    noted in the node's folder}; absent for 0.
+    noted in the node's folder}, without nodes whose position is 0.
 
-    A folder with a lower epoch, or a lower position in the same epoch, is an older copy that was put back.
+    A folder with a lower epoch, or a lower position in the same epoch, was restored from an older copy.
     """
 
     epoch: int
@@ -85,13 +85,14 @@ class InSyncRecord(NamedTuple):
         return cls(epoch, checked, {node: _number(position, 1) for node, position in positions.items()})
 
     def place(self, node: str) -> tuple[int, int]:
-        """Return (epoch, position) that the member's folder has reached at least."""
+        """Return the least (epoch, position) that the member's folder must have."""
         return self.members[node], self.positions.get(node, 0)
 
 
 class NodeRecord(NamedTuple):
-    """The value of ``nodes/<id>``, for operators. ``settings``: the settings that should be equal on all
-    nodes; empty if the node has written none.
+    """The value of ``nodes/<id>``, for operators.
+
+    ``settings``: the settings that should be equal on all nodes; empty if the node has written none.
     """
 
     name: str
@@ -117,12 +118,12 @@ class NodeRecord(NamedTuple):
 
 
 def decode_cluster(value: bytes) -> str:
-    """The cluster's id. Raises RecordError."""
+    """Return the cluster's id. Raises RecordError."""
     return check_id(_text(value))
 
 
 def decode_secret(value: bytes) -> bytes:
-    """The secret's 32 bytes. Raises RecordError, whose text does not show the value."""
+    """Return the secret's 32 bytes. Raises RecordError, whose text does not show the value."""
     text = _text(value)
     if not _SECRET.fullmatch(text):
         raise RecordError("the secret is not 64 hex digits")
@@ -130,8 +131,9 @@ def decode_secret(value: bytes) -> bytes:
 
 
 class Kept(NamedTuple):
-    """A stored value, with the revisions of its creation and of its last change. ``lease``: the value is
-    deleted when this lease ends; 0 for none.
+    """A stored value, with the revisions of its creation and of its last change.
+
+    ``lease``: the value is deleted when this lease ends; 0 for none.
     """
 
     value: bytes
@@ -141,7 +143,7 @@ class Kept(NamedTuple):
 
 
 class View(NamedTuple):
-    """All keys of a cluster at one revision. An absent key is None. ``nodes``: {node id: value}."""
+    """All keys of a cluster at one revision. An absent key is None. ``nodes``: {node id: Kept}."""
 
     revision: int
     cluster: Kept | None = None
@@ -155,7 +157,7 @@ Record = TypeVar("Record")
 
 
 def decoded(kept: Kept | None, decode: Callable[[bytes], Record]) -> Record | None:
-    """The decoded value; None if it is absent or malformed."""
+    """Return the decoded value; None if it is absent or malformed."""
     if kept is None:
         return None
     try:
@@ -199,7 +201,7 @@ def _text(value: bytes) -> str:
 
 
 def _number(found: Any, least: int) -> int:
-    """Check an epoch or a position. Raises RecordError."""
+    """Return ``found`` if it is an epoch or a position of at least ``least``. Raises RecordError."""
     if type(found) is not int or not least <= found <= MAX_EPOCH:  # type(): True is an int
         raise RecordError(f"{_shown(found)} is no number from {least} on")
     return found

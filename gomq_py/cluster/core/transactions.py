@@ -10,7 +10,7 @@ CREATE, MOD = "create", "mod"
 
 
 class Compare(NamedTuple):
-    """Holds if the ``target`` revision of the key (CREATE or MOD) is ``revision``. 0: the key is absent."""
+    """Holds if the ``target`` revision (CREATE or MOD) of the key is ``revision``. 0: the key is absent."""
 
     key: str
     target: str
@@ -18,7 +18,7 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a value. ``lease``: an existing lease, with which the key ends; 0 for none."""
+    """An operation that writes a value. ``lease``: the key is deleted when this lease ends; 0 for none."""
 
     key: str
     value: bytes
@@ -26,20 +26,23 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a key, which may be absent."""
+    """An operation that deletes a key, which may be absent."""
 
     key: str
 
 
 class Transaction(NamedTuple):
-    """Do all ``operations`` if all ``compares`` hold, else none."""
+    """Operations that are all done if all ``compares`` hold; otherwise none is done."""
 
     compares: tuple[Compare, ...]
     operations: tuple[Put | Delete, ...]
 
 
 class Outcome(NamedTuple):
-    """Result of a transaction. ``view``: all keys, read in the same transaction after the operations."""
+    """The result of a transaction.
+
+    ``is_done``: the comparisons held. ``view``: all keys, read in the same transaction after the operations.
+    """
 
     is_done: bool
     view: View

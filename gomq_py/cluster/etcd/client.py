@@ -2,7 +2,7 @@
 
 A call goes first to the server that answered last. After a failure it goes to the next server, within the
 same time limit. A transaction goes to the next server only if it was certainly not carried out: there was no
-connection, or the server refused it because it sees no leader.
+connection, or the server refused it because it sees no leader of etcd.
 
 Each server has a share of the time limit. If all servers were too slow, each of the next calls gives its
 whole time to one server, in turn, until a server has answered.
@@ -51,12 +51,13 @@ Result = TypeVar("Result")
 
 
 class Etcd:
-    """A Coordinator (``core.coordinator``) over etcd's servers. All keys begin with ``prefix`` and a slash.
+    """A Coordinator (``core.coordinator``) over etcd's servers.
 
         endpoints         host:port or an http:// or https:// URL of each server
+        prefix            all keys begin with it and a slash
         user, password    of a login, or empty
         tls               a client's ``gevent.ssl.SSLContext``, for https
-        timeout_s         limit of each call
+        timeout_s         limit of each call, in seconds
         call_seconds      Histogram of call durations, for metrics
     """
 
@@ -104,8 +105,9 @@ class Etcd:
             is_repeatable=False)
 
     def grant(self, ttl_s: float) -> int:
-        """Create a lease of at least 2 s. Returns its id. Raises CoordinatorError, Unanswered. May switch
-        greenlets.
+        """Create a lease of ``ttl_s``, rounded up to whole seconds. Returns its id. May switch greenlets.
+
+        The server may grant a longer one (etcd: at least 2 s). Raises CoordinatorError, Unanswered.
         """
         return self._call(messages.GRANT, {"TTL": str(math.ceil(ttl_s))}, messages.lease_of)
 
@@ -114,8 +116,9 @@ class Etcd:
             messages.KEEP_ALIVE, {"ID": str(lease)}, lambda answer: messages.is_kept_alive(answer, lease))
 
     def revoke(self, lease: int) -> None:
-        """End a lease, which may have ended already. Raises CoordinatorError, Unanswered. May switch
-        greenlets.
+        """End a lease, which may have ended already.
+
+        Raises CoordinatorError, Unanswered. May switch greenlets.
         """
         try:
             self._call(messages.REVOKE, {"ID": str(lease)}, messages.check_header)
@@ -142,8 +145,9 @@ class Etcd:
         return self._endpoints[self._at]
 
     def connect(self) -> tuple[Connection, str]:
-        """Connect for a stream. Returns (connection, login token). The caller closes the connection. Raises
-        Failure, CoordinatorError. May switch greenlets.
+        """Connect to the server to try first, for a stream. Returns (connection, login token).
+
+        The caller closes the connection. Raises Failure, CoordinatorError. May switch greenlets.
         """
         return self._ready(self.endpoint, self._timeout_s)
 
@@ -153,7 +157,7 @@ class Etcd:
             self._at = (self._at + 1) % len(self._endpoints)
 
     def forget_token(self, token: str) -> None:
-        """Log in again before the next request, unless ``token`` was replaced already."""
+        """Make the next request log in again, unless ``token`` has been replaced by a newer one."""
         if self._user and self._token == token:
             self._token = None
 
@@ -174,7 +178,10 @@ class Etcd:
     def _ask_in_turn(
         self, path: str, body: JSONObject, read: Callable[[JSONObject], Result], is_repeatable: bool,
     ) -> Result:
-        """Send a request to one server after another until one has answered. Returns ``read(answer)``."""
+        """Send a request to one server after another until one has answered. Returns ``read(answer)``.
+
+        Raises CoordinatorError, Unanswered. May switch greenlets.
+        """
         octets = json.dumps(body).encode()
         end_s = time.monotonic() + self._timeout_s
         failures: list[Failure] = []
@@ -202,7 +209,7 @@ class Etcd:
         raise kind("; ".join(str(failure) for failure in failures))
 
     def _refusing(self, endpoint: Endpoint, error: Refused) -> CoordinatorError:
-        """The exception for a refusal. Its text names the user and a remedy."""
+        """Return the exception for a refusal. Its text names the user and a remedy."""
         text, login = f"{endpoint} refuses: {error}", f"user {self._user!r}" if self._user else "no etcd_user"
         advice = ADVICE.get(error.text)
         if advice is None:
@@ -213,8 +220,9 @@ class Etcd:
         self, endpoint: Endpoint, path: str, octets: bytes, read: Callable[[JSONObject], Result],
         share_s: float, limit_s: float,
     ) -> Result:
-        """Send a request to one server. Raises Failure, CoordinatorError. ``share_s`` limits connect and
-        login, ``limit_s`` the whole call.
+        """Send a request to one server. Returns ``read(answer)``. May switch greenlets.
+
+        ``share_s`` limits connect and login, ``limit_s`` the whole call. Raises Failure, CoordinatorError.
         """
         end_s = time.monotonic() + limit_s
         try:
@@ -246,7 +254,10 @@ class Etcd:
             raise Failure(endpoint, error, True) from error
 
     def _ready(self, endpoint: Endpoint, limit_s: float) -> tuple[Connection, str]:
-        """A connection, and the login token. Raises Failure, CoordinatorError: no request was sent yet."""
+        """Return a connection and the login token. May switch greenlets.
+
+        Raises Failure, CoordinatorError: no request was sent then.
+        """
         try:
             return within(limit_s, self._connected, endpoint, limit_s)
         except Refused as error:
@@ -290,8 +301,9 @@ class Etcd:
         return self._token
 
     def _exchange(self, connection: Connection, path: str, octets: bytes, token: str) -> JSONObject:
-        """Send a request, and keep the connection. Raises Refused, OSError, AnswerError. May switch
-        greenlets.
+        """Send a request and return the answer. Keeps the connection for later calls, or closes it.
+
+        Raises Refused, OSError, AnswerError. May switch greenlets.
         """
         is_whole = False
         try:
@@ -308,7 +320,7 @@ class Etcd:
         return answer
 
     def _take(self, endpoint: Endpoint, limit_s: float) -> Connection:
-        """A kept or new connection to the endpoint. Raises OSError. May switch greenlets."""
+        """Return a kept or new connection to the endpoint. Raises OSError. May switch greenlets."""
         while self._idle:
             connection = self._idle.pop()
             if connection.endpoint == endpoint and connection.is_reusable():
@@ -317,8 +329,9 @@ class Etcd:
         return Connection(endpoint, self._addresses(endpoint, limit_s), self._tls, limit_s)
 
     def _addresses(self, endpoint: Endpoint, limit_s: float) -> list[Any]:
-        """The endpoint's addresses; the last known ones if the lookup fails. Raises OSError. May switch
-        greenlets.
+        """Return the endpoint's addresses; the last known ones if the lookup fails. May switch greenlets.
+
+        Raises OSError if the lookup fails and none are known.
         """
         known = self._found.get(endpoint)
         try:
@@ -331,7 +344,7 @@ class Etcd:
 
 
 def of_settings(settings: Settings, timeout_s: float = TIMEOUT_S) -> Etcd:
-    """An Etcd client for the [clustering] settings. Blocks: reads certificate files. Raises TLSError."""
+    """Return an Etcd for the [clustering] settings. Blocks: reads certificate files. Raises TLSError."""
     context = None
     if any(text.startswith("https://") for text in settings.etcd_endpoints):
         from gomq_py.net import tls  # imported here: most talk to an etcd without TLS

@@ -50,8 +50,10 @@ class NoAnswer(OSError):
 
 
 class Failure(Exception):
-    """A server has not answered a call. ``is_open``: the server may have carried out the request, or may do
-    so later. ``is_late``: the time limit was reached.
+    """A call to a server has failed.
+
+    ``is_open``: the server may have carried out the request, or may do so later. ``is_late``: the time limit
+    was reached.
     """
 
     def __init__(self, endpoint: Endpoint, error: Exception, is_open: bool):
@@ -85,11 +87,11 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
 
 
 class Connection:
-    """A connection to ``endpoint``. Raises OSError. May switch: killing the greenlet then leaves no open
-    socket.
+    """An HTTP connection to ``endpoint``, made by the constructor.
 
     ``addresses``: results of getaddrinfo, each tried for its share of ``timeout_s``. ``tls``: a client's
-    ``gevent.ssl.SSLContext``, for https.
+    ``gevent.ssl.SSLContext``, for https. The constructor raises OSError, and may switch greenlets; if its
+    greenlet is killed then, no socket stays open.
     """
 
     def __init__(self, endpoint: Endpoint, addresses: list[Any], tls: Any, timeout_s: float):
@@ -111,14 +113,16 @@ class Connection:
         self._socket.close()
 
     def post(self, path: str, body: bytes, token: str) -> tuple[int, bytes]:
-        """Send a request with a JSON body. Returns (HTTP status, body). Raises OSError. May switch
-        greenlets.
+        """Send a request with a JSON body. Returns (HTTP status, body). May switch greenlets.
+
+        Raises OSError.
         """
         status = self._begin(path, body, token)
         return status, b"".join(iter(self._body, None))
 
     def stream(self, path: str, body: bytes, token: str, silence_s: float) -> Iterator[bytes]:
         """Send a request, and yield the lines of its endless answer as they come. May switch greenlets.
+
         Yields b"" after each ``silence_s`` seconds without a line. Raises OSError, also at the stream's end.
         """
         status = self._begin(path, body, token)
@@ -139,7 +143,7 @@ class Connection:
             yield from lines or (b"",)
 
     def is_reusable(self) -> bool:
-        """Whether another request may be sent over this connection."""
+        """Return whether another request may be sent over this connection."""
         # The last answer is whole, and the server has neither closed the connection nor said anything since.
         state = self._state
         if state.our_state is h11.DONE and state.their_state is h11.DONE:
@@ -170,7 +174,7 @@ class Connection:
         return int(event.status_code)
 
     def _body(self) -> bytes | None:
-        """The next received bytes of the answer's body; None at the body's end."""
+        """Return the next received bytes of the body; None at the body's end. May switch greenlets."""
         parts: list[bytes] = []
         while self._state.their_state is h11.SEND_BODY:
             event = self._event()

@@ -1,7 +1,7 @@
 """Messages: bodies of requests to etcd's JSON gateway, and checks of its answers. No I/O.
 
-Answers are JSON as of proto3: 64-bit numbers are text, bytes are base64, and fields that are 0, false or
-empty are left out. Any other form raises AnswerError; then the outcome of the request is unknown.
+Answers are in the JSON form of proto3: 64-bit numbers are text, bytes are base64, and fields that are 0,
+false or empty are left out. Any other form raises AnswerError; then the outcome of the request is unknown.
 """
 import base64
 import binascii
@@ -46,7 +46,7 @@ TEXT_SHOWN = 100
 
 
 class AnswerError(Exception):
-    """The answer is malformed. The text says how."""
+    """An answer of etcd is malformed. The text says how."""
 
 
 class Refused(Exception):
@@ -64,7 +64,7 @@ class Refused(Exception):
 
     @property
     def lacks_leader(self) -> bool:
-        """Whether the server has refused because it sees no leader. Another server may see one."""
+        """Whether the server has refused because it sees no leader of etcd. Another server may see one."""
         return self.code == UNAVAILABLE and self.text == NO_LEADER
 
     @property
@@ -77,12 +77,12 @@ class Refused(Exception):
 
 
 def range_request(prefix: bytes) -> JSONObject:
-    """Body to read all keys below ``prefix``, which ends with a slash. The answer is linearizable."""
+    """Return the body of a linearizable read of all keys below ``prefix``, which ends with a slash."""
     return {"key": _text(prefix), "range_end": _text(_end_of(prefix))}
 
 
 def transaction_request(prefix: bytes, transaction: Transaction) -> JSONObject:
-    """Body of a transaction. Successful or not, it ends with a read of all keys below ``prefix``."""
+    """Return the body of a transaction that always ends with a read of all keys below ``prefix``."""
     view = {"request_range": range_request(prefix)}
     return {
         "compare": [_compare(prefix, compare) for compare in transaction.compares],
@@ -92,7 +92,7 @@ def transaction_request(prefix: bytes, transaction: Transaction) -> JSONObject:
 
 
 def watch_request(prefix: bytes) -> JSONObject:
-    """Body to watch all changes below ``prefix`` from now on."""
+    """Return the body of a watch of all changes below ``prefix`` from now on."""
     return {"create_request": range_request(prefix)}
 
 
@@ -147,7 +147,10 @@ def view_of(answer: JSONObject, prefix: bytes) -> View:
 
 
 def size_of(answer: JSONObject) -> tuple[int, str]:
-    """Return (bytes of all values in base64, largest value's key) of an answer checked by ``view_of``."""
+    """Return (total bytes of all values as base64, key of the largest value).
+
+    ``answer``: the answer to a ``range_request``, checked by ``view_of``.
+    """
     sizes = [(len(entry.get("value", "")), entry["key"]) for entry in answer.get("kvs", ())]
     _, largest = max(sizes, default=(0, ""))
     return sum(octets for octets, _ in sizes), base64.b64decode(largest).decode(errors="replace")
@@ -183,7 +186,7 @@ def lease_of(answer: JSONObject) -> int:
 
 
 def is_kept_alive(answer: JSONObject, lease: int) -> bool:
-    """Return whether the answer says that the lease is alive. Raises AnswerError."""
+    """Return whether the answer to a keepalive says that the lease is alive. Raises AnswerError."""
     # etcd leaves the TTL of an unknown lease out.
     result = _result(answer)
     if _integer(result, "ID") != lease:
@@ -196,7 +199,7 @@ def check_header(answer: JSONObject) -> None:
 
 
 def token_of(answer: JSONObject) -> str:
-    """Return the token of a login. Raises AnswerError."""
+    """Return the token in the answer to a login. Raises AnswerError."""
     token = answer.get("token")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AnswerError("the answer to a login holds no token")  # never shown
@@ -204,7 +207,7 @@ def token_of(answer: JSONObject) -> str:
 
 
 def cancel_reason(line: JSONObject) -> str | None:
-    """Return the reason why a line of a watch ends the watch, or None. Raises AnswerError, Refused."""
+    """Return the reason if this line of a watch ends the watch, else None. Raises AnswerError, Refused."""
     if "error" in line:
         raise refused_by(line)
     result = _result(line)

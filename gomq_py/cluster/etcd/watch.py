@@ -1,9 +1,9 @@
 """Watch: a stream of events from etcd that wakes a reader after each change, and at least every 2 s.
 
-A silent stream is not trusted, because a server may hang or lose its connection to the other servers. So
-``wake`` is called every 2 s even without an event, and a silent stream is replaced. Each stream begins at the
-present revision, and calls ``wake`` when it has begun. The reader then reads all keys, so no change is
-missed. Old events are not requested, because etcd may have compacted them.
+A stream without events is not trusted, because a server may hang or lose its connection to the other servers.
+So ``wake`` is called every 2 s even without an event, and a stream that stays silent is replaced. Each stream
+begins at the present revision, and calls ``wake`` when it has begun. The reader then reads all keys, so no
+change is missed. Old events are not requested, because etcd may have compacted them.
 """
 import json
 import time
@@ -32,7 +32,7 @@ BEGIN_S = 2.0
 
 
 class Watch:
-    """Watches until it is closed. ``etcd``: the client. ``body``: the watch request."""
+    """Calls ``wake()`` until it is closed. ``etcd``: the client. ``body``: the watch request."""
 
     def __init__(self, etcd: Any, body: messages.JSONObject, wake: Callable[[], None]):
         self._etcd = etcd
@@ -58,7 +58,10 @@ class Watch:
             gevent.sleep(PAUSE_S)
 
     def _follow(self) -> None:
-        """Call ``wake`` for a stream's events. Returns when the stream must be replaced; raises its error."""
+        """Open a stream, and call ``wake`` for its events. May switch greenlets.
+
+        Returns when the stream must be replaced. Raises Failure, CoordinatorError, Refused.
+        """
         endpoint = self._etcd.endpoint
         connection = None
         try:
@@ -94,7 +97,7 @@ class Watch:
             line = next(lines)
 
     def _check(self, line: bytes, token: str) -> None:
-        """Raise AnswerError or Refused if a line ends the watch."""
+        """Raise AnswerError or Refused if this line of the stream ends the watch."""
         try:
             reason = messages.cancel_reason(messages.parse(line))
         except Refused as error:

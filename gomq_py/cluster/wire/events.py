@@ -36,7 +36,7 @@ MOST_TOP_OCTETS = 245
 
 
 class EventError(Exception):
-    """A payload of events is malformed, or a path in it is forbidden."""
+    """A payload of events is malformed, or has a path that is not allowed."""
 
 
 # operations, as the leader writes them; all return bytes
@@ -50,12 +50,15 @@ def folder_created(path):
 
 
 def written(file_id, start, octets):
-    """Encode a write. ``octets``: bytes-like, at most a frame with WRITTEN_OVERHEAD."""
+    """Return the bytes of a WRITTEN. ``octets``: bytes-like, at most MAX_PAYLOAD - WRITTEN_OVERHEAD."""
     return b"".join((_OP_WRITTEN.pack(WRITTEN, file_id, start, len(octets)), octets))
 
 
 def put_written(room, at, file_id, start, count):
-    """Write the head of a WRITTEN with ``count`` bytes into a bytearray. Returns the offset for the bytes."""
+    """Write the head of a WRITTEN of ``count`` bytes at offset ``at`` of the bytearray ``room``.
+
+    Returns the offset at which the caller puts the bytes.
+    """
     _OP_WRITTEN.pack_into(room, at, WRITTEN, file_id, start, count)
     return at + WRITTEN_OVERHEAD
 
@@ -65,7 +68,7 @@ def resized(file_id, size):
 
 
 def renamed(file_id, source, target):
-    """Encode a rename. ``file_id`` 0: a folder."""
+    """Return the bytes of a RENAMED. ``file_id`` 0: a folder."""
     return _OP_ID.pack(RENAMED, file_id) + _path(source) + _path(target)
 
 
@@ -104,9 +107,9 @@ def hurry():
 def decode(payload, follower):
     """Call the method of ``follower`` for each operation in ``payload`` (bytes), in order.
 
-    The operation's fields are the arguments, as in ``follower.written(file_id, start, octets)``, with a
-    memoryview that stays valid. Raises EventError at the first malformed operation, and the follower's
-    errors.
+    The arguments are the operation's fields, as in ``follower.written(file_id, start, octets)``, where
+    ``octets`` is a memoryview that stays valid. Raises EventError at the first malformed operation, and the
+    errors of the follower's methods.
     """
     octets = _Fields(payload)
     while not octets.at_end:
@@ -118,7 +121,10 @@ def decode(payload, follower):
 
 
 def check_path(path):
-    """Raise EventError unless ``path`` is a replicated path within the data folder, in its shortest form."""
+    """Raise EventError unless ``path`` is a path within the data folder that may be replicated.
+
+    It must not contain empty parts, "." or "..".
+    """
     parts = path.split("/")
     if "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
         raise EventError(f"path {path!r} is not one of a data folder")
@@ -129,7 +135,7 @@ def check_path(path):
 
 
 def is_of_one_node(name):
-    """Whether a name in the data folder is never replicated: begins with a dot, or is lost+found."""
+    """Return whether a name in the data folder is never replicated: begins with a dot, or is lost+found."""
     # Such names are about one node or its file system (storage.disk.data_dir.OF_THIS_NODE, the cluster's own,
     # snapshots).
     return name.startswith(".") or name == "lost+found"

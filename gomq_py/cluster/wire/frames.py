@@ -56,8 +56,9 @@ class Frame(NamedTuple):
 
 
 def encode(kind, payload, epoch=0, position=0, compress=False):
-    """Encode a frame. Raises FrameError for a payload over MAX_PAYLOAD. ``payload``: bytes-like.
-    ``compress``: use LZ4 if it is installed and saves enough.
+    """Return the bytes of a frame. Raises FrameError for a payload over MAX_PAYLOAD.
+
+    ``payload``: bytes-like. ``compress``: use LZ4 if it is installed and saves enough.
     """
     raw = len(payload)
     if raw > MAX_PAYLOAD:
@@ -72,10 +73,11 @@ def encode(kind, payload, epoch=0, position=0, compress=False):
 
 
 class FrameReader:
-    """Reads frames from bytes that arrive in any pieces. After a FrameError each ``next`` raises it again.
+    """Reads frames from bytes that arrive in pieces of any size.
 
-    ``limit``: longest accepted payload, in bytes; may be raised between two frames. ``decompresses``: accept
-    frames with LZ4; a leader accepts none, because only leaders compress.
+    After a FrameError each ``next`` raises it again. ``limit``: longest accepted payload, in bytes; may be
+    raised between two frames. ``decompresses``: accept frames with LZ4; a leader accepts none, because only
+    leaders compress.
     """
 
     __slots__ = ("limit", "_flags", "_octets", "_at")
@@ -87,7 +89,7 @@ class FrameReader:
         self._at = 0  # octets before it were read
 
     def feed(self, octets):
-        """Add received bytes. Call only after ``next`` has returned None, which limits the buffer."""
+        """Add received bytes. Call only after ``next`` has returned None, so that the buffer stays small."""
         if self._at:
             del self._octets[:self._at]
             self._at = 0
@@ -95,12 +97,14 @@ class FrameReader:
 
     @property
     def buffered(self):
-        """Number of bytes that are in no frame yet."""
+        """Number of received bytes that were not returned in a frame yet."""
         return len(self._octets) - self._at
 
     def next(self):
-        """Return the next frame, or None until more bytes arrive. Raises FrameError for a wrong magic,
-        version, kind, flag, length or checksum, and for a payload that does not decompress to its raw length.
+        """Return the next frame, or None until more bytes arrive.
+
+        Raises FrameError for a wrong magic, version, kind, flag, length or checksum, and for a payload that
+        does not decompress to its raw length.
         """
         start = self._at + HEADER.size
         if len(self._octets) < start:
@@ -118,7 +122,7 @@ class FrameReader:
         return Frame(kind, epoch, position, payload)
 
     def _header(self):
-        """Return the header's fields from the kind to the checksum. Checks all but the checksum."""
+        """Return the header's fields from the kind to the checksum. Raises FrameError if one is invalid."""
         magic, version, kind, flags, epoch, position, raw, length, checksum = HEADER.unpack_from(
             self._octets, self._at)
         if magic != MAGIC:
@@ -142,7 +146,7 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """Return the module lz4.block, or None if not installed. The first call, at boot, reads the disk."""
+    """Return the module lz4.block, or None if it is not installed. The first call may read the disk."""
     # The first call may read the disk, and its result stays.
     try:
         import lz4.block
@@ -152,7 +156,7 @@ def lz4_block():
 
 
 def _checksum(head, sent):
-    """CRC-32C of a header with a CRC of zero, and of the payload as sent."""
+    """Return the CRC-32C of a header whose CRC field is zero, and of the payload as sent."""
     return crc32c(crc32c(0, head, 0, len(head)), sent, 0, len(sent))
 
 
@@ -175,7 +179,7 @@ def _gains(sent, raw):
 
 
 def _decompressed(sent, raw):
-    """Decompress an LZ4 block to ``raw`` bytes. Raises FrameError."""
+    """Return the ``raw`` bytes of a decompressed LZ4 block. Raises FrameError."""
     block = lz4_block()
     if block is None:
         raise FrameError("the leader compresses: install gomq-py[cluster] here, too")

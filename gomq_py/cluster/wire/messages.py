@@ -1,7 +1,7 @@
-"""Messages: payloads of the frames that are not events: login, hashes of a sync, acks.
+"""Messages: payloads of the frames that are not events: login, checksums of a sync, acks.
 
-Each class is a NamedTuple with ``encode() -> bytes`` and ``decode(payload)``, which raises
-MessageError. Integers are big endian; an id is 16 bytes, NO_ID for none.
+Each class is a NamedTuple with ``encode() -> bytes`` and ``decode(payload)``, which raises MessageError.
+Integers are big endian; an id is 16 bytes, NO_ID for none.
 
     HELLO      node id, cluster id (NO_ID: empty folder), epoch u64, run (NO_ID: none), position u64,
                nonce 32, the node's name in printable UTF-8 (1 to 255 bytes)
@@ -15,6 +15,8 @@ MessageError. Integers are big endian; an id is 16 bytes, NO_ID for none.
     HEARTBEAT  the leader's clock u64, in ns since 1970
     FORWARD    node id, cluster id, epoch u64, nonce 32, u8 and the node's name (as in HELLO), u8 and the
                listener's name in ASCII, PROXY header (version 2) of the client
+
+"u8 and the name": the length of the name in one byte, then the name.
 """
 from struct import Struct
 from typing import NamedTuple
@@ -67,8 +69,10 @@ class Hello(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """The first frame of a follower that passes a client on. Contains the follower's ids, the name of the
-    client's ``listener``, such as "amqps", and the ``proxy`` header with the client's address.
+    """The first frame of a follower that passes a client on.
+
+    Contains the follower's ids, the name of the client's ``listener``, such as "amqps", and the ``proxy``
+    header with the client's address.
     """
 
     node_id: bytes
@@ -96,7 +100,7 @@ class Forward(NamedTuple):
 
 
 class Challenge(NamedTuple):
-    """The leader's answer: its cluster, epoch and run, and a nonce to be signed."""
+    """The leader's answer to HELLO or FORWARD: its cluster, epoch and run, and a nonce to be signed."""
 
     cluster_id: bytes
     epoch: int
@@ -112,7 +116,7 @@ class Challenge(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """The follower's signature of HELLO and CHALLENGE (see cluster.login)."""
+    """The follower's signature of HELLO or FORWARD, and of CHALLENGE (see cluster.login)."""
 
     digest: bytes
 
@@ -127,11 +131,11 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The leader's signature of both nonces and ``flags``.
+    """The leader's signature (``digest``) of the login's messages and ``flags``.
 
     ``is_sync``: a full sync comes first. ``counts_received``: the leader's confirms wait until changes are
     received, not until they are flushed, so the follower acknowledges them at once. ``is_successor``: the
-    leader's run is not the run in HELLO, but follows it.
+    leader's run is not the run in HELLO, but continues it.
     """
 
     digest: bytes
@@ -141,7 +145,7 @@ class Welcome(NamedTuple):
 
     @property
     def flags(self):
-        """The last byte of the message."""
+        """The last byte of the encoded message."""
         return self.is_sync + 2 * self.counts_received + 4 * self.is_successor
 
     def encode(self):
@@ -156,7 +160,7 @@ class Welcome(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A refusal. ``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS."""
+    """A refusal. ``text``: the reason, for the peer's operator; cut at REFUSED_OCTETS bytes."""
 
     text: str
 
@@ -170,14 +174,14 @@ class Refused(NamedTuple):
 
 
 def block_digest(octets):
-    """The checksum of a file's block in HASHES."""
+    """Return the checksum of a file's block in HASHES: 8 bytes of BLAKE2b, as an integer."""
     # It is no CRC: records of the store end with their own CRC-32C, so that one in the place of another
     # leaves the CRC-32C of the block as it was.
     return int.from_bytes(blake2b(octets, digest_size=8).digest())
 
 
 class Hashes(NamedTuple):
-    """Checksums (``block_digest``) of each MiB of the follower's file; empty without a file."""
+    """Checksums (``block_digest``) of each MiB of the follower's file; empty if it has no such file."""
 
     file_id: int
     checksums: tuple
@@ -188,7 +192,11 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """Decode a payload. ``blocks_of(file_id)``: most checksums of the file, or None if not awaited."""
+        """Decode a payload; without checksums if those of the file are not awaited. Raises MessageError.
+
+        ``blocks_of(file_id)`` returns the most checksums that the file may have, or None if they are not
+        awaited.
+        """
         # Limits what a follower can make a leader keep: checksums of a file that nobody waits for are not
         # read.
         if len(payload) < _HASHES.size:
@@ -243,7 +251,10 @@ def _unpack(fields, payload, name):
 
 
 def _short(payload, at):
-    """Return (bytes that follow their length at ``payload[at]``, offset after them). Raises MessageError."""
+    """Read a byte string that follows its length, in one byte, at ``payload[at]``. Raises MessageError.
+
+    Returns (the byte string, the offset after it).
+    """
     end = at + 1 + payload[at] if at < len(payload) else 0
     if not at + 1 < end <= len(payload):
         raise MessageError(f"a FORWARD has {len(payload)} bytes")
