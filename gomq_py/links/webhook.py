@@ -4,11 +4,10 @@
     User-Agent, X-Shovel, Content-Type, X-Message-Id, X-<header> for each header, Authorization,
     X-Signature: sha256=<HMAC of the body, in hex>
 
-Messages are posted one at a time, so that they arrive in order. After a temporary failure the message is
-posted again, after a back-off or Retry-After. The last column tells what follows when the retries are used
-up.
+Messages are posted one at a time, so that they arrive in order. A message that meets a temporary failure is
+posted again, after a back-off or Retry-After. What the answers cause, if temporary after the last retry:
 
-    2xx                         settles the message
+    2xx                         the message is settled at its source
     408, 425, 429, 503, 507,    temporary failure of the server: the session ends, and the link opens
     no connection,              another
     a port that expects TLS
