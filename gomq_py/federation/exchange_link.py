@@ -305,8 +305,7 @@ class ExchangeLink(FederationLink):
     # its end
 
     def _place_upstream(self):
-        """Return (URI without login, queue name), which identifies the objects that this link makes upstream.
-        """
+        """Return (URI without login, queue name), which identifies the link's objects upstream."""
         return uris.without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):

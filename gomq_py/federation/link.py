@@ -78,8 +78,7 @@ class FederationLink:
             self.restart()
 
     def stop(self):
-        """Begin to stop: consume no more, and settle messages in flight. Queues and exchanges upstream stay.
-        """
+        """Begin to stop: consume no more, settle messages in flight. Queues and exchanges upstream stay."""
         self._link.stop()
 
     @property
@@ -122,8 +121,7 @@ class FederationLink:
 
     @property
     def state(self):
-        """The state of the Link, as text. "error" also while it waits after a failed attempt, as in RabbitMQ.
-        """
+        """State of the Link, as text. "error" also while it waits after a failed attempt, as in RabbitMQ."""
         if self.fault is not None:
             return "error"
         status = self._link.status

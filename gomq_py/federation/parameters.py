@@ -169,8 +169,8 @@ def check_upstream(name, value, check_uri):
 
 
 def check_set(name, value):
-    """Raise ParameterError unless ``value`` is a valid set: a list of upstream names, each with overriding
-    keys.
+    """Raise ParameterError unless ``value`` is a valid set: a list of objects, each with an upstream's name
+    and overriding keys.
     """
     if not isinstance(value, list):
         raise ParameterError(f"{name} should be a list, actually was {_shown(value)}")
@@ -213,8 +213,7 @@ class UpstreamComponent(Component):
 # upstreams selected by a policy
 
 def upstreams_for(vhost, entity):
-    """Return a list of the Upstreams that the policy in force selects for ``entity``, an exchange or queue.
-    """
+    """Return a list of the Upstreams that the policy in force selects for an exchange or queue."""
     # An Upstream with a ``fault`` can have no link: its stored value is invalid, or this value or the policy
     # was set while the broker had no federation (Parameters.waits).
     policy, definition = entity.in_force.policy, entity.in_force.definition
@@ -245,8 +244,7 @@ def upstreams_for(vhost, entity):
 
 
 def fault_of(vhost, component, name):
-    """Return why the stored value of an upstream or set is invalid, as text; None if it is valid or missing.
-    """
+    """Return why the stored value of an upstream or set is invalid; None if it is valid or missing."""
     if (component, name) not in vhost.parameters:
         return None
     return _fault_in(component, name, vhost.parameters[component, name])

@@ -29,8 +29,8 @@ class QueueLink(FederationLink):
     # called by the supervisor
 
     def queue_had_turn(self, queue):
-        """Consume if a consumer of ``queue``, the local queue, is idle, otherwise pause. Called after each
-        delivery round.
+        """Consume if a consumer of ``queue``, the local queue, is idle, otherwise pause. Called each time the
+        queue has served its consumers.
         """
         if queue.has_hungry():
             self._link.resume()

@@ -1,4 +1,4 @@
-"""Ends of a link: data classes for a link's source, target and status, and the acknowledgement modes.
+"""Ends of a link: classes that describe a link's source, target and status, and the acknowledgement modes.
 
 Does not import the AMQP client, so that a link can be defined without loading it.
 """

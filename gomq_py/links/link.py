@@ -134,7 +134,9 @@ class Link:
             self.wake()
 
     def pause(self):
-        """Stop consuming until ``resume``. Both connections stay, and received messages are still moved."""
+        """Consume no more until ``resume``. Both connections stay open, and received messages are still
+        moved.
+        """
         if not self.is_paused:
             self.is_paused = True
             if self._session is not None:
@@ -164,7 +166,7 @@ class Link:
 
     @property
     def lag(self):
-        """Number of ready messages that the source last reported, or None. After LAG_S it is asked again."""
+        """Number of ready messages that the source last reported, or None. Asks it again after LAG_S."""
         if self._session is None:
             return None
         now = time.monotonic()

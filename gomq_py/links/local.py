@@ -50,8 +50,8 @@ class Setters:
 
     def user_of(self, by, what):
         """Return the User named ``by``, or the MachineOperator if ``by`` is OPERATOR. ``what``: the link in
-        words, for errors. Raises ValueError if ``by`` is None, the user was deleted, or lacks the tags
-        administrator and policymaker.
+        words, for errors. Raises ValueError if ``by`` is None, the user was deleted, or has neither tag
+        administrator nor policymaker.
         """
         if by == OPERATOR:
             return self._operator

@@ -44,8 +44,8 @@ INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota 
 
 
 def is_final(error, codes):
-    """True if retrying cannot help: a bad URI, a reply code in ``codes``, or a certificate that no wait makes
-    valid.
+    """True if retrying cannot help: a bad URI, a reply code in ``codes``, or a certificate refused for a
+    lasting reason.
     """
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)

@@ -109,7 +109,7 @@ class HeaderStamp:
         return 0
 
     def table_known(self, headers, redelivered):
-        """Return the cached result for ``headers``; b"" to leave the message out; None to call ``edit``."""
+        """Return ``edit``'s cached table for ``headers``; b"" to leave the message out; None to call it."""
         key = headers, redelivered
         if self.known is None:
             self.known = {}
@@ -357,7 +357,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Skip a message that must not be sent. Returns its end, or ``at`` if this walk has sent messages."""
+        """Skip an unwanted message. Returns the offset after it; ``at`` if this walk has sent others."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True

@@ -276,8 +276,7 @@ class LinkSession:
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def requeued(self, count):
-        """Continue after a pause. ``count`` messages were requeued, and the source will deliver them again.
-        """
+        """Continue after a pause. ``count`` messages were requeued, and will be delivered again."""
         self._room += count
         self.wire.send_queued()
         self._turn()
@@ -473,7 +472,7 @@ class UnsolicitedLimit:
         self._count, self._ends_s = 0, time.monotonic() + INTERVAL_S
 
     def count(self):
-        """Count a method. Raises UnexpectedFrame for more than MOST within INTERVAL_S."""
+        """Count an unsolicited method. Raises UnexpectedFrame for more than MOST within INTERVAL_S."""
         self._count += 1
         if self._count > MOST:
             now = time.monotonic()

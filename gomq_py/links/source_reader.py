@@ -146,12 +146,13 @@ class SourceReader(Source):
         return self._rewalk and self._probe is None
 
     def has_held(self):
-        """True if a refused delivery is unsettled, although deliveries after it may be settled."""
+        """True if a refused delivery is still unsettled at the source, although later deliveries may be
+        settled.
+        """
         return bool(self._held)
 
     def forget_refusals(self):
-        """Reset the refusal counts of refused messages, because a pause of the target explains the refusals.
-        """
+        """Reset the refusal counts of refused messages, because a pause of the target explains them."""
         for _, batch in self._refused:
             batch.refusals = 0
         if self._probe is not None:

@@ -158,7 +158,8 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """Return the full path of a file below ``folder``. Raises URIError, whose text names ``key`` and no path.
+    """Return the full path of a file below ``folder``. Raises URIError, whose text names ``key``, not the
+    path.
     """
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")

@@ -103,8 +103,7 @@ class Definition:
 
     @property
     def is_predeclared(self):
-        """True if src-predeclared or dest-predeclared is set: the shovel then declares nothing at that end.
-        """
+        """True if src-predeclared or dest-predeclared is set: the shovel declares nothing at that end."""
         return self.src_predeclared or self.dest_predeclared
 
 

@@ -82,7 +82,7 @@ class Shovels(Component):
         self._broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Start all shovels. More than STARTED_AT_ONCE are started in slices."""
+        """Start all shovels. If they are more than STARTED_AT_ONCE, a Job starts the rest in slices."""
         self._is_started = True
         shovels = list(self._shovels.values())
         for shovel in shovels:
@@ -119,7 +119,7 @@ class Shovels(Component):
             shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
 
     def missing_vhosts(self):
-        """Return the names of virtual hosts that shovels of the configuration lack, as a sorted list."""
+        """Return a sorted list of virtual hosts that configured shovels name and that do not exist."""
         return sorted({shovel.vhost.name for shovel in self._shovels.values() if shovel.vhost.is_gone})
 
     def find(self, vhost_name, name):
@@ -142,8 +142,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """End a pause and start the shovel. Returns False if it was not paused. Raises OSError, ValueError.
-        """
+        """End a pause and start the shovel. Returns False if it had none. Raises OSError, ValueError."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
@@ -154,7 +153,7 @@ class Shovels(Component):
     def restart(self, shovel, by):
         """Close the shovel's connections, if any, and connect again, as the present definition says.
 
-        A definition in the state WAITING takes effect as if user ``by`` had set it now. A paused shovel stays
+        A shovel in the state WAITING takes effect as if user ``by`` had set it now. A paused shovel stays
         paused. Raises OSError, ValueError.
         """
         if shovel.is_waiting:

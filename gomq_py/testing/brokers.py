@@ -114,7 +114,9 @@ class ChildBroker(Addresses):
             self._end()
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, like a crash. Confirmed messages survive."""
+        """Kill the broker with SIGKILL, like a crash. Confirmed messages survive. Raises RuntimeError if none
+        runs.
+        """
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
@@ -212,8 +214,7 @@ class ChildBroker(Addresses):
         self._ask("refuse_logins", refuse)
 
     def delay_confirms(self, seconds: float) -> None:
-        """Delay every publisher confirm, and MQTT's PUBACK, PUBREC and PUBCOMP, by ``seconds``; 0 ends this.
-        """
+        """Delay each publisher confirm, and MQTT's PUBACK, PUBREC and PUBCOMP, by ``seconds``; 0 ends it."""
         self._ask("delay_confirms", seconds)
 
     def nack_confirms(self, every: int) -> None:
@@ -322,8 +323,7 @@ class ChildVHost(Addresses):
 
 
 def _plain(name, value):
-    """Return an option's value in a form that JSON has: a path as text, a port as a number, others unchanged.
-    """
+    """Return an option's value for JSON: a path as text, a port as a number, others unchanged."""
     if name in PORTS:
         return int(value)
     return str(value) if isinstance(value, PurePath) else value
