@@ -4,8 +4,9 @@
     User-Agent, X-Shovel, Content-Type, X-Message-Id, X-<header> for each header, Authorization,
     X-Signature: sha256=<HMAC of the body, in hex>
 
-Messages are posted one at a time, so that they arrive in order. A message that meets a temporary failure is
-posted again, after a back-off or Retry-After. What the answers cause, if temporary after the last retry:
+Messages are posted one at a time, so that they arrive in order. After a temporary failure a message is posted
+again, after a back-off or Retry-After. The effects of answers; those of temporary failures follow the last
+retry:
 
     2xx                         the message is settled at its source
     408, 425, 429, 503, 507,    temporary failure of the server: the session ends, and the link opens

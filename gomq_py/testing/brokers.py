@@ -191,8 +191,8 @@ class ChildBroker(Addresses):
     # vhosts
 
     def create_vhost(self, name: str) -> "ChildVHost":
-        """Create a vhost in which guest has all rights; an existing one is not changed. ``with`` deletes it
-        at the end.
+        """Create a vhost in which guest has all rights; an existing one is not changed. Returns a context
+        manager that deletes the vhost at its end.
         """
         self._ask("create_vhost", name)
         return ChildVHost(self, name)
