@@ -1,8 +1,8 @@
 """Bindings: computes the bindings that a federated exchange needs upstream, and their changes.
 
-Equal bindings here become one binding upstream. A binding here may come from a broker further downstream.
-Upstream that binding is made with one hop less, but never at a broker through which it has come. So in a
-ring of brokers no binding circulates forever.
+Equal bindings of the local exchange become one binding upstream. A local binding may have been made by a
+broker further downstream. It is then made upstream with one hop less, and not at a broker through which it
+has already come. So in a ring of brokers no binding circulates forever.
 """
 from typing import Any
 
@@ -16,8 +16,8 @@ MOST_HOPS = 32767  # hops are a 16-bit field
 
 
 class Bindings:
-    """The distinct bindings that an exchange needs upstream, compared with the bindings that exist there.
-    Calls ``on_change()`` when bindings must be made or removed upstream.
+    """The distinct bindings that a local exchange needs upstream, compared with the bindings that exist
+    there. Calls ``on_change()`` when bindings must be made or removed upstream.
     """
 
     def __init__(self, exchange, on_change):
@@ -31,7 +31,9 @@ class Bindings:
             self.made(binding)
 
     def made(self, binding):
-        """Add a binding of the federated exchange, or of an exchange that gets all of its messages."""
+        """Add a new binding of the federated exchange, or of the exchange to which it passes all its
+        messages.
+        """
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -51,7 +53,9 @@ class Bindings:
                 self._note(identity)
 
     def begin(self):
-        """Assume no binding exists upstream. Returns a list of (routing key, arguments) to make there."""
+        """Return all needed bindings as a list of (routing key, arguments), to be made upstream where none
+        exist yet. From now on they count as made.
+        """
         self._changed.clear()
         self._there = {identity: asked[:2] for identity, asked in self._asked.items()}
         return list(self._there.values())
@@ -63,7 +67,7 @@ class Bindings:
 
     def take_changes(self):
         """Return a list of changes to make upstream: (routing key, arguments, True to make, False to remove).
-        The returned changes count as made from now on.
+        From now on these changes count as made.
         """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
@@ -91,9 +95,10 @@ def _whom(binding):
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """Return the arguments of a binding to make upstream, or None if it must not be made.
+    """Return the arguments of a binding to make upstream; None if the binding has no hops left or has come
+    through the upstream's broker.
 
-    ``arguments``: of the binding here. ``here``: (name of this broker, vhost, exchange). ``there``: (name of
+    ``arguments``: of the local binding. ``here``: (name of this broker, vhost, exchange). ``there``: (name of
     the upstream's broker, its vhost). ``max_hops``: most links that a message may pass.
     """
     bound_from = arguments.get(BOUND_FROM)

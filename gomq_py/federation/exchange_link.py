@@ -1,9 +1,10 @@
-"""Exchange links: route messages of an exchange upstream also to the bindings of an exchange here.
+"""Exchange links: bring messages of an exchange upstream to an exchange here, whose bindings route them.
 
-Each link has a queue upstream, and its own exchange between the upstream's exchange and that queue. The link
-copies each binding of the local exchange to these two, so that only wanted messages are sent. The
-type of the intermediate exchange also drops messages that have been here. If the broker upstream does not
-know this type, a fanout exchange takes its place, and the link drops these messages.
+Each link has a queue upstream, and an intermediate exchange of its own between the upstream's exchange and
+that queue. The link binds the intermediate exchange to the upstream's exchange once for each binding of the
+local exchange, so that only wanted messages are sent. The type of the intermediate exchange also drops
+messages that have already passed this broker. If the broker upstream does not know this type, a fanout
+exchange takes its place, and the link drops these messages.
 
 AMQP cannot list bindings. So each connect makes a new intermediate exchange with all bindings, then deletes
 the previous one; two names alternate. No binding of an earlier run stays, and no message is missed.
@@ -44,7 +45,7 @@ LINGER_S = 5.0
 
 
 class ExchangeLink(FederationLink):
-    """Moves the messages of one upstream to one exchange."""
+    """A federation link that moves messages from an exchange upstream to an exchange here."""
 
     type = "exchange"
 
@@ -111,7 +112,9 @@ class ExchangeLink(FederationLink):
         return self._make_target(self.name, None, self._edit, self._header_stamp)
 
     def _header_stamp(self):
-        """The header x-received-from for messages without one: (name, value, value if redelivered)."""
+        """Return (name, value, value if redelivered) of the header x-received-from, for messages without this
+        header.
+        """
         return RECEIVED_FROM, *([self._told(redelivered)] for redelivered in (False, True))
 
     def _told(self, redelivered):
@@ -133,7 +136,9 @@ class ExchangeLink(FederationLink):
     # upstream; all of these may switch, and raise the client's errors
 
     def _prepare(self, channel):
-        """Declare and bind all objects of the link upstream. Returns the queue's name."""
+        """Declare and bind all of the link's queues and exchanges upstream. Returns the queue's name. May
+        switch greenlets.
+        """
         connection = channel.connection
         self._there = there_of(connection)
         self._check_other()
@@ -161,7 +166,9 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Raise ClientError if the exchange upstream seems to be this one, because messages would loop."""
+        """Raise ClientError if the exchange upstream seems to be the local exchange itself: messages would
+        loop.
+        """
         # Messages would loop.
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
@@ -170,7 +177,9 @@ class ExchangeLink(FederationLink):
                 "name of its own (PUT /api/cluster-name)"))
 
     def _ensure_exchange(self, connection):
-        """Declare the exchange upstream if it is missing, with the properties of the exchange here."""
+        """Declare the exchange upstream if it is missing, with the type and properties of the local exchange.
+        If the exchange exists with another type, adds a note. May switch greenlets.
+        """
         is_there, here = _is_there(connection, self.upstream.exchange), self.exchange
         channel = connection.channel()
         try:
@@ -209,14 +218,16 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Show a reason for missing messages in the link's status, and log it if new. The link continues."""
+        """Show a reason why messages may be missing in the link's status, and log it if new. The link
+        continues.
+        """
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)
             LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
-        """Make the intermediate exchange upstream with all bindings, and bind the link's queue to it."""
+        """Declare the intermediate exchange upstream, make all bindings, and bind the link's queue to it."""
         if not self.upstream.max_hops:  # RabbitMQ's link fails and restarts for ever
             self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}
@@ -239,7 +250,9 @@ class ExchangeLink(FederationLink):
         self._carry_out(channel, name, [(*binding, True) for binding in bindings])
 
     def _carry_out(self, channel, between, changes):
-        """Make and remove bindings upstream. ``changes``: a list as Bindings.take_changes returns it."""
+        """Make and remove bindings upstream. ``between``: name of the intermediate exchange. ``changes``: a
+        list as Bindings.take_changes returns it.
+        """
         here = (
             self._context.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
         for is_made, method, answer in (
@@ -258,7 +271,9 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """True if the method fits into a frame of the upstream broker. Otherwise adds a note."""
+        """True if the method fits into a frame of the upstream's broker. If not, adds a note to the link's
+        status.
+        """
         # One large binding would end the connection.
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
@@ -278,7 +293,9 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """Reconnect, because a binding could not be changed upstream. A new connection makes all bindings."""
+        """Restart the link, because a binding could not be changed upstream. A new connection makes all
+        bindings.
+        """
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""
@@ -288,7 +305,7 @@ class ExchangeLink(FederationLink):
     # its end
 
     def _place_upstream(self):
-        """Key of the objects that this link makes upstream: (URI, queue name)."""
+        """Return (URI without login, queue name), which identifies the link's objects upstream."""
         return uris.without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
@@ -317,9 +334,9 @@ class ExchangeLink(FederationLink):
 class UpstreamTasks:
     """Runs tasks of one link upstream, such as changes of bindings, over a separate connection.
 
-    The connection is closed LINGER_S after the last task. ``connect()`` returns a client's connection.
-    ``failed(error)``, which must not switch, is called if the upstream cannot be reached or refuses a task.
-    All waiting tasks are then dropped.
+    The connection is closed LINGER_S after the last task. ``connect()`` returns a client's Connection.
+    ``failed(error)``, which must not switch greenlets, is called if the upstream cannot be reached or refuses
+    a task. All waiting tasks are then dropped.
     """
 
     # Bindings change in bursts, and a thousand idle links should not hold a second connection each.
@@ -333,7 +350,7 @@ class UpstreamTasks:
         self._is_stopped = False
 
     def run(self, do):
-        """Call ``do(channel)`` soon. No effect if the same ``do`` is still waiting."""
+        """Call ``do(channel)`` soon, in another greenlet. No effect if the same ``do`` is still waiting."""
         if self._is_stopped:
             return
         self._waiting[do] = None
@@ -378,15 +395,15 @@ class UpstreamTasks:
 
 
 def lacks_type(error):
-    """True if a broker has refused an exchange because it does not know the type. The reply code is 503 or,
-    from RabbitMQ 4.3 on, 406, which has other reasons, too.
+    """True if a broker has refused to declare an exchange because it does not know the type. The reply code
+    is 503 or, from RabbitMQ 4.3 on, 406, which has other causes, too.
     """
     return error.reply_code == COMMAND_INVALID or (
         error.reply_code == PRECONDITION_FAILED and " exchange type '" in error.reply_text)
 
 
 def there_of(connection):
-    """Return (name of the peer broker or None, its vhost) of a client's connection."""
+    """Return (name of the broker or None, vhost) at the other side of a client's Connection."""
     name = connection.server_properties.get("cluster_name")
     return name if isinstance(name, str) else None, connection.parameters.virtual_host
 
@@ -404,7 +421,7 @@ def _is_there(connection, exchange):
 
 
 def _fitting(name, most):
-    """``name``, or its beginning and a digest if it exceeds ``most`` bytes."""
+    """Return ``name``, or its beginning and a digest if it exceeds ``most`` bytes."""
     octets = name.encode("utf-8", "surrogateescape")
     if len(octets) <= most:
         return name

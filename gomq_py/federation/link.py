@@ -1,7 +1,7 @@
 """Federation link: brings messages from one upstream to one exchange or queue of this broker.
 
-Subclasses define the objects declared upstream, the times of consuming, and the added headers. A Link
-(links.link) moves the messages. The supervisor owns, starts and stops the federation link. If no link is
+Subclasses define which objects are declared upstream, when the link consumes, and which headers it adds. A
+Link (links.link) moves the messages. The supervisor owns, starts and stops the federation link. If no link is
 possible, a NoLink takes its place and shows operators the reason.
 """
 import time
@@ -31,8 +31,8 @@ NOT_FOUND = 404
 class FederationLink:
     """Moves messages from one upstream to an exchange or queue here.
 
-    ``type``: "exchange" or "queue". ``name``: name of the exchange or queue here. ``id``: identifies source
-    and destination. ``context``: the LinkContext that all links of a broker share.
+    ``type``: "exchange" or "queue". ``name``: name of the exchange or queue here. ``id``: short hash of
+    source and destination. ``context``: the LinkContext that all links of a broker share.
     """
 
     type = ""
@@ -78,19 +78,23 @@ class FederationLink:
             self.restart()
 
     def stop(self):
-        """Stop consuming. Queues and exchanges upstream stay."""
+        """Begin to stop: consume no more, settle messages in flight. Queues and exchanges upstream stay."""
         self._link.stop()
 
     @property
     def has_ended(self):
-        """True if no part of the link is running."""
+        """True if the Link has ended: it has no connection and is not connecting."""
         return self._link.has_ended
 
     def clean_up(self):
-        """Remove the objects that this link made upstream, after ``stop``."""
+        """Remove the objects that this link made upstream. Called after ``stop``. Does nothing unless
+        overridden.
+        """
 
     def gone(self):
-        """Release the link's parts once they have ended. Called after ``clean_up``."""
+        """Release the Link, now or as soon as it has ended. Called after ``clean_up``, at the end of this
+        object's use.
+        """
         self._is_gone = True
         self._let_go()
 
@@ -99,7 +103,7 @@ class FederationLink:
             self._link = None
 
     def restart(self):
-        """Reconnect, or stop with a ``fault`` if the user who set the upstream lacks rights."""
+        """Reconnect, or stop with a ``fault`` if the link is not allowed (LinkContext.refusal)."""
         self.fault = self._refusal()
         self._is_administrators = self._context.is_administrators(self.vhost, self.upstream.name)
         if self.fault is None:
@@ -109,7 +113,7 @@ class FederationLink:
             self._changed(self._link)
 
     def rights_changed(self):
-        """Stop or restart as needed, because rights of the user who set the upstream may have changed."""
+        """Restart the link, or stop it with a ``fault``, if its users' rights now require that."""
         is_less = self._is_administrators and not self._context.is_administrators(
             self.vhost, self.upstream.name)
         if is_less or self._refusal() != self.fault:
@@ -117,14 +121,14 @@ class FederationLink:
 
     @property
     def state(self):
-        """The link's state as text. "error" also during the wait after a failed attempt, as in RabbitMQ."""
+        """State of the Link, as text. "error" also while it waits after a failed attempt, as in RabbitMQ."""
         if self.fault is not None:
             return "error"
         status = self._link.status
         return "error" if status.state == "starting" and status.error else status.state
 
     def described(self):
-        """A description for operators: a dict with RabbitMQ's keys where RabbitMQ has them."""
+        """Return a description for operators: a dict with RabbitMQ's keys where RabbitMQ has them."""
         status = self._link.status
         shown = {
             "node": self._context.node_name, self.type: self.name,
@@ -155,13 +159,15 @@ class FederationLink:
         raise NotImplementedError
 
     def _received_from(self):
-        """The fields of the upstream's x-received-from entry that are equal for all messages."""
+        """Return the fields that the link's entry in the header x-received-from has for all messages, as a
+        dict.
+        """
         return {"uri": without_login(self._uri), self.type: getattr(self.upstream, self.type)}
 
     # for kinds
 
     def _refusal(self):
-        """Reason why the user who set the upstream lacks the rights for this link; None if allowed."""
+        """Return why the link is not allowed, as text; None if it is allowed."""
         return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 
@@ -177,7 +183,7 @@ class FederationLink:
         return TargetEnd([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
-        """Return a client's connection to ``uri``, or, if ``uri`` is empty, to the URI used last. May switch
+        """Return a client's Connection to ``uri``, or, if ``uri`` is empty, to the URI used last. May switch
         greenlets. Raises ValueError, OSError, ClientError.
         """
         self._uri = uri or self._uri or self.upstream.uris[0]
@@ -205,16 +211,16 @@ def title_of(type_, vhost, name, upstream):
 
 
 def id_of(type_, vhost, name, upstream):
-    """A short id (hex digits) of a link, equal for equal source and destination."""
+    """Return a short id of a link (16 hex digits), equal for equal source and destination."""
     said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def with_received(properties, told, passed, trusts_user_id):
-    """Add the header x-received-from to the Properties, and return them.
+    """Prepend an entry to the header x-received-from of the Properties, and return them.
 
-    ``told``: the entry about the upstream. ``passed``: entries of brokers that the message has passed.
-    Removes the user id unless ``trusts_user_id``.
+    ``told``: the entry about the upstream. ``passed``: list of the entries so far, one for each broker that
+    the message has passed. Removes the user id unless ``trusts_user_id``.
     """
     headers = properties.headers or {}
     properties.headers = {**headers, RECEIVED_FROM: [told, *passed]}
@@ -225,7 +231,7 @@ def with_received(properties, told, passed, trusts_user_id):
 
 def call_all(channel, methods, answer):
     """Send many methods, PIPELINED at a time, and wait for their answers. May switch greenlets. ``answer``:
-    class of the answers, None if there are none. Raises the client's errors.
+    class of the answers, None to wait for none. Raises ClientError, OSError.
     """
     waiting = 0
     for method in methods:
@@ -243,8 +249,8 @@ def _await_all(channel, count, answer):
 
 
 class NoLink:
-    """Stands for a link that cannot exist, because the upstream is invalid or was set without federation. The
-    Upstream's ``fault`` has the reason. ``type`` and ``name``: as of a FederationLink.
+    """Stand-in for a link that cannot exist, because the upstream is invalid, or was set while the broker had
+    no federation. The Upstream's ``fault`` is the reason. ``type`` and ``name``: as of a FederationLink.
     """
 
     has_ended = True
@@ -266,7 +272,7 @@ class NoLink:
         return f"<NoLink {self.title}: {self.state}>"
 
     def start(self):
-        """Report the state, so that operators see it."""
+        """Report the state to operators. Nothing is started."""
         self._context.on_change(self)
 
     def stop(self):

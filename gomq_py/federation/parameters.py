@@ -1,7 +1,9 @@
-"""Parameters of federation: checks upstreams and sets of upstreams like RabbitMQ, and applies policies.
+"""Parameters of federation: checks upstreams and sets of upstreams, and finds the upstreams that policies
+select.
 
-Does no I/O. A set is a list of upstream names, each with keys that override the upstream's own; the set `all`
-need not be defined. A policy that names an undefined upstream has no effect until the upstream is defined.
+Does no I/O. Values are checked as in RabbitMQ. A set is a list of upstream names, each with keys that
+override the upstream's own; the set `all` need not be defined. A policy that names an undefined upstream has
+no effect until the upstream is defined.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
@@ -30,15 +32,17 @@ PURPOSE = "x-internal-purpose"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Source of one link: an upstream's definition, with the overrides for this exchange or queue. An unequal
-    Upstream needs a new link.
+    """The source of one link: an upstream's definition, with the overrides for this exchange or queue. A link
+    is replaced when its upstream changes to an unequal one.
 
         exchange, queue                names at the upstream's broker
         expires_ms, message_ttl_ms     limits of the queue that an exchange's link makes upstream; None:
                                        no limit
+        cleans_up                      whether a link removes what it made upstream at its end
         chosen_by                      (text, user who set it) of the policy and of the set that select the
                                        upstream
-        fault                          why there can be no link, or None
+        ignored                        keys of the definition that have no effect
+        fault                          why there can be no link, as text, or None
         waiting                        (component, name) of each value that was set while the broker had no
                                        federation, if this is the ``fault``
     """
@@ -65,7 +69,9 @@ class Upstream:
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """True if ``other`` has the same broker and exchange, so that both may use the same objects there."""
+        """True if ``other`` names the same broker and exchange, so that its link may use the same objects
+        there.
+        """
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
 
@@ -76,7 +82,9 @@ def _places(uris):
 # checks of new values
 
 def _shown(value):
-    """``value`` as text for refusals and the log, without the password of a URI."""
+    """Return ``value`` as text for refusals and the log: shortened, and *** for a URI, which may hold a
+    password.
+    """
     if isinstance(value, (list, dict)) and value:
         return "an object" if isinstance(value, dict) else "a list"
     return "***" if isinstance(value, str) and "://" in value else f"{value!r:.100}"
@@ -144,7 +152,9 @@ def _check_keys(name, value, checks, needed):
 
 
 def check_upstream(name, value, check_uri):
-    """Raise ParameterError unless ``value`` is a valid upstream. ``check_uri(uri)`` raises ValueError."""
+    """Raise ParameterError unless ``value`` is a valid upstream. ``check_uri(uri)`` raises ValueError for a
+    bad URI.
+    """
     def uri(key, item):
         if isinstance(item, list) and len(item) > URIS_MAX:
             raise ParameterError(f"{key} should be a list of at most {URIS_MAX}, actually was of {len(item)}")
@@ -159,7 +169,9 @@ def check_upstream(name, value, check_uri):
 
 
 def check_set(name, value):
-    """Raise ParameterError unless ``value`` is a valid list of upstreams, each with overriding keys."""
+    """Raise ParameterError unless ``value`` is a valid set: a list of objects, each with an upstream's name
+    and overriding keys.
+    """
     if not isinstance(value, list):
         raise ParameterError(f"{name} should be a list, actually was {_shown(value)}")
     for entry in value:
@@ -167,11 +179,12 @@ def check_set(name, value):
 
 
 class UpstreamComponent(Component):
-    """The parameters of upstreams, or of sets of upstreams."""
+    """Handler of the parameters that define upstreams, or of those that define sets of upstreams."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """Arguments: ``check`` is check_upstream or check_set. ``on_change(vhost)`` is called after a change.
-        ``check_setter(vhost, name, value, by)`` raises ValueError if user ``by`` may not set a valid value.
+        """``check(name, value)`` raises ParameterError for an invalid value. ``on_change(vhost)`` is called
+        after a change. ``check_setter(vhost, name, value, by)`` raises ValueError if user ``by`` may not set
+        this valid value.
         """
         self._component = component
         self._check = check
@@ -200,7 +213,7 @@ class UpstreamComponent(Component):
 # upstreams selected by a policy
 
 def upstreams_for(vhost, entity):
-    """The Upstreams that the policy in force selects for an exchange or queue, as a list."""
+    """Return a list of the Upstreams that the policy in force selects for an exchange or queue."""
     # An Upstream with a ``fault`` can have no link: its stored value is invalid, or this value or the policy
     # was set while the broker had no federation (Parameters.waits).
     policy, definition = entity.in_force.policy, entity.in_force.definition
@@ -231,7 +244,7 @@ def upstreams_for(vhost, entity):
 
 
 def fault_of(vhost, component, name):
-    """Reason why the stored value of an upstream or set is invalid; None if it is valid or missing."""
+    """Return why the stored value of an upstream or set is invalid; None if it is valid or missing."""
     if (component, name) not in vhost.parameters:
         return None
     return _fault_in(component, name, vhost.parameters[component, name])
@@ -292,7 +305,7 @@ def _without_link(name, entity, fault, waiting=()):
 
 
 def _with_vhost(uri, vhost):
-    """The URI, with ``vhost`` added if it names another broker and no vhost, as in RabbitMQ."""
+    """Return the URI, with ``vhost`` added if it names another broker and no vhost, as in RabbitMQ."""
     parts = urlsplit(uri)
     if not parts.netloc or parts.path not in ("", "/"):
         return uri
@@ -301,7 +314,9 @@ def _with_vhost(uri, vhost):
 
 
 def uris_of(value, vhost):
-    """The URIs of an upstream's value, each with a virtual host, as a tuple."""
+    """Return a tuple of the URIs in an upstream's definition. ``vhost``: added to a URI of another broker
+    without one.
+    """
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
     return tuple(_with_vhost(uri, vhost) for uri in uris)
 

@@ -1,9 +1,9 @@
 """Queue links: let idle consumers of a queue here also get the messages of one upstream.
 
-The link consumes while a consumer here is idle and no message is ready. When the link pauses, up to
-``prefetch`` messages may be in flight; these stay in the queue here. The link consumes with a priority below
-0, so that other consumers upstream come first. The other broker may have a queue link to the queue here, so
-two queues may consume from each other.
+The link consumes while a consumer here is idle and no message is ready. When it pauses, up to ``prefetch``
+messages may be in flight; these still come to the queue here. The link consumes with a priority below 0, so
+that other consumers upstream come first. The other broker may have a queue link to the queue here, so two
+queues may consume from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
@@ -19,7 +19,7 @@ VISITS_MOST = (1 << 63) - 1
 
 
 class QueueLink(FederationLink):
-    """Moves the messages of one upstream to one queue."""
+    """A federation link that moves messages from a queue upstream to a queue here."""
 
     type = "queue"
     # Most messages taken in excess: between two queues that take from each other these go to and fro.
@@ -29,7 +29,9 @@ class QueueLink(FederationLink):
     # called by the supervisor
 
     def queue_had_turn(self, queue):
-        """Consume if a consumer of the queue is idle, otherwise pause. Called after each delivery round."""
+        """Consume if a consumer of ``queue``, the local queue, is idle, otherwise pause. Called each time the
+        queue has served its consumers.
+        """
         if queue.has_hungry():
             self._link.resume()
         else:
@@ -65,8 +67,8 @@ class QueueLink(FederationLink):
         return with_received(properties, told, passed, self.upstream.trust_user_id)
 
     def _prepare(self, channel):
-        """Declare the queue upstream if it is missing, with the properties of the queue here. May switch
-        greenlets. Returns the queue's name. Raises the client's errors.
+        """Declare the queue upstream if it is missing, with the properties of the queue here. Returns the
+        queue's name. May switch greenlets. Raises ClientError, OSError.
         """
         name = self.upstream.queue
         try:

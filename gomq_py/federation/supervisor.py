@@ -1,7 +1,9 @@
-"""Federation: keeps the links of one broker as its policies, upstreams, exchanges and queues require.
+"""Federation: starts and stops the federation links of one broker, as policies, upstreams, exchanges and
+queues require.
 
-The node makes the Federation and registers it with the broker's Kinds before the broker is recovered. It
-starts the Federation when the listeners are open, and stops it before they close.
+The node makes the Federation before the broker is recovered. The Federation then registers its parameters and
+listeners with the broker's Kinds (broker.topology.kinds). The node starts it when the listeners are open, and
+stops it before they close.
 """
 import time
 from operator import methodcaller
@@ -39,7 +41,7 @@ _described = methodcaller("described")
 
 
 class LinkContext:
-    """Objects that all federation links of one broker share.
+    """Objects and checks that all federation links of one broker share.
 
     ``make_link``: called in place of the class links.link.Link, or None. ``removing``: {(URI, name of a queue
     upstream): Event} of cleanups in progress. Links call ``on_change(link)`` and ``on_end(link, reason)``.
@@ -60,10 +62,10 @@ class LinkContext:
         return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, by, name):
-        """Return a client's connection for a link of this vhost. May switch greenlets.
+        """Return a client's Connection for a link of this vhost. May switch greenlets.
 
-        ``upstream``: name of the upstream, set by user ``by``. A URI of this broker gives the connection this
-        user's rights. ``name``: the connection's name. Raises ValueError, OSError, ClientError.
+        ``upstream``: name of the upstream, set by user ``by``. At a URI of this broker, the connection has
+        this user's rights. ``name``: the connection's name. Raises ValueError, OSError, ClientError.
         """
         try:
             user = self._setters.user_of(by, f"upstream '{upstream}'")
@@ -89,7 +91,8 @@ class LinkContext:
             return False
 
     def refusal(self, vhost, upstream, kind, name, exchange):
-        """Reason why the link is not allowed, beginning with the name of the end; None if allowed.
+        """Return why the link is not allowed, as text that begins with "source" or "destination"; None if it
+        is allowed.
 
         The user who set the upstream must have the right to publish to ``exchange`` and, if the upstream is
         in this broker, to read from it. Users who set the policy or the set must be allowed to choose the
@@ -152,8 +155,8 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if user ``by`` may not use an exchange or queue upstream that the set names. Only
-        names that override those of an upstream are checked.
+        """Raise ValueError if user ``by`` may not use an exchange or queue upstream that the set ``value``
+        names. Checks only names that override those of an upstream.
         """
         for entry in value:
             upstream = entry["upstream"]
@@ -171,12 +174,16 @@ class LinkContext:
 
 
 class Federation(Job):
-    """Supervises the federation links. As a Job, it checks in slices which links must start or stop."""
+    """Supervises the federation links of one broker. As a Job, it finds out in slices which links must start
+    or stop.
+    """
 
     name = "federation links"
 
     def __init__(self, kinds):
-        """Register parameters of upstreams and sets, and listeners for policies and vhosts, in the Kinds."""
+        """Register the parameters of upstreams and sets, and listeners for policies and vhosts, with
+        ``kinds``, the broker's Kinds.
+        """
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None
         self._is_started = False
@@ -208,7 +215,9 @@ class Federation(Job):
                 self._look(vhost, kind, name)
 
     def stop(self):
-        """Stop all links and settle messages in flight. Queues upstream remain. May switch greenlets."""
+        """Stop all links, and wait up to END_S for messages in flight. Queues upstream remain. May switch
+        greenlets.
+        """
         self._is_started = False
         self._look_at.clear()
         if self._broker is not None:
@@ -225,14 +234,16 @@ class Federation(Job):
     # called by doors
 
     def links(self, vhost=None):
-        """The links of one vhost (by name), or of all vhosts, as a list."""
+        """Return a list of the links of one vhost (by name), or of all vhosts."""
         return [
             link for one, there in self._federated.items() if vhost is None or one.name == vhost
             for links in there.values() for link in links.values()
         ]
 
     def restart(self, vhost, link_id, by):
-        """Make the link with this id reconnect. Returns False if unknown. Raises OSError, ValueError."""
+        """Make the link with this id reconnect. Returns False if there is none. Raises OSError, ValueError.
+        ``vhost``: the vhost's name. ``by``: the user who asks.
+        """
         # If the link's upstream, set or policy was stored while the broker had no federation
         # (Parameters.waits), it takes effect now, as if user ``by`` had just set it.
         for link in self.links(vhost):
@@ -332,7 +343,9 @@ class Federation(Job):
         return bool(self._look_at)
 
     def _match(self, vhost, kind, name):
-        """Start and stop links of an exchange or queue, so that it has one link per upstream."""
+        """Start and stop links of an exchange or queue, so that it has one link per upstream. ``kind``:
+        EXCHANGE or QUEUE.
+        """
         links = self._federated.get(vhost, {}).get((kind, name))
         if links is None:
             return
@@ -391,7 +404,7 @@ class Federation(Job):
 
     @staticmethod
     def _watch(queue, links):
-        """Let the queue report each delivery round to its links, so that they notice idle consumers."""
+        """Make the queue call its links after each delivery round, so that they notice idle consumers."""
         if not links:
             queue.on_turn = None
             return

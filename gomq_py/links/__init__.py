@@ -1,1 +1,1 @@
-"""Moves messages between brokers, for shovels and federation."""
+"""Links: move messages from one broker to another, or to a web server, for shovels and federation."""

@@ -1,9 +1,9 @@
-"""Confirms: parses the target broker's answers to publishes in the read buffer.
+"""Confirms: parses a target broker's answers to publishes (basic.ack, nack, return) in the read buffer.
 
-Does no I/O, and usually makes no Python object per message. One byte per publish says whether it is
-unsettled, confirmed or refused; publishes have the numbers ``low`` to ``following`` - 1. A confirm of an
-unpublished message or a frame of another channel raises an AMQPError. A basic.return does not contain its
-message's number. So all messages that are unsettled when it arrives count as refused once they are confirmed.
+Does no I/O, and makes no Python object for an accepted message. A ring of bytes has one byte for each of the
+publishes ``low`` to ``following`` - 1: unsettled, confirmed or refused. A confirm of a message that was not
+published, or a frame of another channel, raises an AMQPError. A basic.return does not say which publish it
+returns. So all messages that are unsettled when it arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -15,11 +15,12 @@ FIRST_SLOTS = 16
 
 
 class Confirms:
-    """Tracks publishes of a channel, numbered from 1.
+    """Tracks which publishes of a channel are confirmed or refused. Publishes are numbered from 1.
 
-        low         all publishes with lower numbers are confirmed or refused
+        low         number of the oldest unsettled publish; all publishes before it are confirmed or refused
+        following   number of the next publish
         refused     numbers of refused publishes below ``low``, in order; the caller removes them
-        others      (channel, payload) of methods that are not confirms
+        others      (channel, payload) of methods that are no answers to publishes; the caller removes them
         returned    count of returned messages
         doubted     highest number of a publish that may have been returned
     """
@@ -43,7 +44,7 @@ class Confirms:
         self.body_left = 0  # bytes of a returned message's body still to come
 
     def published(self, count):
-        """Add ``count`` publishes that await confirms."""
+        """Add the next ``count`` publishes, which await confirms."""
         self.following += count
         slots = len(self.marks)
         if self.following - self.low > slots:
@@ -58,8 +59,8 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse complete frames until one is not a confirm. Returns the number of parsed bytes.
-        Raises AMQPError.
+        """Parse the complete frames in ``buffer[:end]``, and stop after a method that goes to ``others``.
+        Returns the number of parsed bytes. Raises AMQPError.
         """
         if end > len(buffer):
             raise IndexError("more bytes than the buffer holds")
@@ -78,7 +79,9 @@ class Confirms:
         return at
 
     def take(self, p, at, size):
-        """Handle one frame: a confirm, part of a returned message, or another method. Raises AMQPError."""
+        """Handle the frame at ``p[at]``, with ``size`` bytes of payload: a confirm, part of a returned
+        message, or another method. Raises AMQPError.
+        """
         channel = octets.be16(p, at + 1)
         if channel and channel != self.channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
@@ -108,7 +111,9 @@ class Confirms:
         return 0
 
     def pass_over(self, p, at, size):
-        """Check and skip a content frame of a returned message. Raises UnexpectedFrame."""
+        """Check and skip the frame at ``p[at]``, a header or body frame of a returned message. Raises
+        UnexpectedFrame.
+        """
         if self.awaits_header:
             if p[at] != 2 or size < 14:
                 raise UnexpectedFrame(f"a frame of type {p[at]} behind basic.return")
@@ -121,11 +126,14 @@ class Confirms:
         return 0
 
     def answered(self, number, is_refused):
-        """Mark one message as confirmed or refused, for a target that does not speak AMQP."""
+        """Mark the publish ``number`` as confirmed or refused, for a target that does not speak AMQP."""
         self.note_confirm(number, False, REFUSED if is_refused else CONFIRMED)
 
     def note_confirm(self, number, multiple, how):
-        """Mark messages as confirmed or refused (``how``). A marked message keeps its first mark."""
+        """Mark the publish ``number`` (``multiple``: all publishes up to it) as ``how``, CONFIRMED or
+        REFUSED. A publish that may have been returned becomes REFUSED. A marked publish keeps its first mark.
+        Raises UnexpectedFrame if ``number`` was not published.
+        """
         if number == 0 and multiple:
             number = self.following - 1
         if number >= self.following or not number and not multiple:

@@ -1,6 +1,6 @@
-"""Ends of a link: a link's source, target, acknowledgement mode and status, as values.
+"""Ends of a link: classes that describe a link's source, target and status, and the acknowledgement modes.
 
-Imports nothing of the client: definitions of links use this module without loading the client.
+Does not import the AMQP client, so that a link can be defined without loading it.
 """
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +19,14 @@ class SourceEnd:
     """The queue from which a link gets messages. The queue exists, or ``prepare`` declares it.
 
         uris                 URIs of equivalent nodes of one broker; each connection uses a random one
-        prepare(channel)     declares and binds on every connection, and returns the name of the queue; may
-                             switch, and may lose its channel
+        prepare(channel)     called on every new connection: declares and binds, and returns the queue's name;
+                             may switch greenlets, and may leave the channel closed
         prefetch             most unsettled deliveries, 0 for LIMIT_PREFETCH
         no_ack               the broker settles deliveries when it sends them: those in flight are lost if the
                              link breaks
-        offset_argument      name of the consumer argument and header with a stream's offset, by which a link
-                             that reconnects continues after the last settled offset; only streams use it
+        offset_argument      for a stream: name of the consumer argument with the first offset to read, and
+                             of the message header with the offset; with them a link that reconnects
+                             continues after the last settled offset. Empty if the queue is no stream
     """
 
     def __init__(
@@ -48,20 +49,21 @@ class SourceEnd:
 class TargetEnd:
     """The exchange, maybe the default exchange, that a link publishes to.
 
-        exchange, routing_key            None keeps the message's own
-        prepare(channel)                 declares and binds on every connection
-        edit(properties, delivered)      returns the Properties to publish with, or None to leave the message
-                                         out; called once for each delivery, in order; must not switch.
-                                         Without it, properties are copied byte for byte
-        header_stamp()                   returns (name, value, value for a redelivered message) of a header;
-                                         called once for each connection
-        queue                            the queue that gets all messages, if the default exchange and a fixed
-                                         routing key name it, else None; messages that it does not take stay
-                                         at their source
+        exchange, routing_key            None: each message keeps its own
+        prepare(channel)                 called on every new connection: declares and binds
+        edit(properties, delivered)      returns the Properties to publish with, or None to acknowledge the
+                                         message at the source without sending it; called in the order of
+                                         the deliveries; must not switch greenlets. Without ``edit``,
+                                         properties are copied byte for byte
+        header_stamp()                   returns (name, value, value for redelivered messages) of a header
+                                         that is added to each message; called once for each connection
+        queue                            the only queue that can get the messages, if the default exchange
+                                         and a fixed routing key name it, else None; messages that it does
+                                         not take stay at their source
 
-    A message with neither the stamp's header nor a user id gets the header without a call of ``edit``. For a
-    message that has the header, the result of ``edit`` is cached: ``edit`` may change only the headers, and
-    may depend only on the headers and on whether the message is redelivered.
+    With a ``header_stamp``, ``edit`` is called only for a message that already has this header, or a user id.
+    For a message that has the header, the result of ``edit`` is cached: so ``edit`` may change only the
+    headers, and may depend only on the headers and on whether the message is redelivered.
     """
 
     has_lane = True
@@ -88,9 +90,11 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """Status and counters of a link.
+    """State and counters of a link at one moment.
 
+        since_ms     time of the last change of ``state``, Unix milliseconds
         moved        messages settled at the source
+        unconfirmed  messages sent that the target has neither confirmed nor refused
         rate         messages moved per second
         refused      refusals by the target
         set_aside    messages rejected at the source
@@ -112,7 +116,9 @@ class Status:
 
 
 class ClosedSession:
-    """Stands for an ended session, for code that may still call it. Every method does nothing."""
+    """Stand-in for an ended LinkSession, because other objects may still call it. ``may_take`` and
+    ``may_send`` return False, the other methods do nothing.
+    """
 
     __slots__ = ()
 

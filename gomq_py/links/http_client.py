@@ -1,7 +1,8 @@
 """HTTP client of links: sends POST requests, one after the other, over one keep-alive connection.
 
-h11 parses and does no I/O. The sockets are gevent's and come from ``connect``, which checks the address.
-Redirects are not followed, bodies of answers are dropped, and every wait has a time limit.
+h11 encodes and parses, and does no I/O. The caller's function ``connect`` opens the gevent sockets, and
+checks the addresses. Redirects are not followed, bodies of responses are dropped, and every wait has a time
+limit.
 """
 import re
 import ssl
@@ -32,7 +33,7 @@ BAD_REQUEST, BODY_SHOWN = 400, 2048
 
 
 class NoAnswer(OSError):
-    """The peer gave no HTTP answer. It may have carried out the request."""
+    """The server has sent no valid HTTP response in time. It may have carried out the request."""
 
 
 class SpeaksTLS(OSError):
@@ -43,12 +44,12 @@ class SpeaksTLS(OSError):
 
 
 class NoRequest(ValueError):
-    """The arguments do not make a valid request."""
+    """The arguments of ``post`` do not make a valid HTTP request."""
 
 
 class Answer(NamedTuple):
-    """An HTTP answer. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like
-    that of a TLS port to plain HTTP; a server that echoes requests may give such an answer, too.
+    """An HTTP response. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the response looks
+    like that of a TLS port to plain HTTP. A server that echoes requests may send such a response, too.
     """
 
     status: int
@@ -61,11 +62,11 @@ class Answer(NamedTuple):
 
 
 class HTTPConnection:
-    """Posts requests over one connection.
+    """Sends POST requests over one connection, which is kept alive and reopened when needed.
 
     ``connect()`` returns a connected gevent socket, with TLS if needed, or raises OSError. ``timeout_s``:
-    most time from the first byte of a request to its answer; large bodies get more time. ``has_asked``: True
-    if bytes of the last request may have been sent.
+    time limit for a request and its response, without connecting; large bodies get more time. ``has_asked``:
+    True if bytes of the last request may have been sent.
     """
 
     def __init__(self, connect: Any, timeout_s: float):
@@ -92,7 +93,10 @@ class HTTPConnection:
             closing.close()
 
     def post(self, target: str, headers: list[tuple[str, bytes]], body: bytes) -> Answer:
-        """Send a request and return its answer. Raises OSError, NoRequest. May switch greenlets."""
+        """Send a POST request and return the response. Raises OSError, NoRequest. May switch greenlets.
+
+        ``target``: path and query. ``headers``: all header fields, with Host and Content-Length.
+        """
         # If an idle keep-alive connection turns out to be closed, the request is sent over a new connection,
         # at once and only once more.
         was_used = self._socket is not None and self._is_used
@@ -106,7 +110,7 @@ class HTTPConnection:
             return self._exchange(target, headers, body)
 
     def expects_tls(self) -> bool:
-        """Whether the port answers a ClientHello with TLS, tested over a separate connection. May switch
+        """True if the port answers a TLS ClientHello, sent over a separate connection, with TLS. May switch
         greenlets.
         """
         try:

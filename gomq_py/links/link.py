@@ -1,7 +1,8 @@
 """Link: moves messages from one broker to another until it is stopped.
 
-A greenlet connects both ends, passes them to a session (links.session), and ends. After the session a new
-greenlet waits and reconnects. Used by shovels and federation; uses the client and the transfer engine.
+A greenlet connects to both ends, makes a session (links.session) and ends. After the session a new greenlet
+waits for the back-off and reconnects. Used by shovels and federation; uses the client and the transfer
+engine.
 """
 import math
 import random
@@ -39,7 +40,7 @@ RATE_S = 5.0
 
 
 class _Failed(Exception):
-    """Carries the ``error`` that happened at ``end`` of the link."""
+    """Carries an ``error``, and the ``end`` of the link where it happened: SOURCE, DESTINATION or OURS."""
 
     def __init__(self, end, error):
         super().__init__(end, error)
@@ -49,18 +50,19 @@ class _Failed(Exception):
 class Link:
     """Moves messages from a source to a target.
 
-        on_change(link)              called at each change of the status; must not switch
+        on_change(link)              called at each change of the status; must not switch greenlets
         on_end(link, reason)         called at the end: "terminated" (``delete_after`` is reached) or "error"
-                                     (retrying cannot help); must not switch
+                                     (retrying cannot help); must not switch greenlets
         connect(uri), connect_target(uri)
-                                     return a client's Connection on gevent's sockets; may switch
+                                     return a gomq_py.client Connection, on gevent's sockets, to the source
+                                     or the target; may switch greenlets
         delete_after                 number of messages to move before the link ends, "queue-length" for as
                                      many as are ready at the first connection, or None
         refusals                     how often the target may refuse a message before it is rejected at the
                                      source; 0: no limit
-        ends_with                    reply codes that end the link if it has never been up
-        paused                       begin paused
-        account                      (user who set the link, virtual host), for its memory share
+        ends_with                    AMQP reply codes that end the link if it has never been running
+        paused                       whether the link begins paused
+        account                      (user who set the link, virtual host), to share out memory and turns
     """
 
     # Saves the instance dict of 2 KiB; there is a dict where tests replace a method.
@@ -107,14 +109,14 @@ class Link:
     # Called by users.
 
     def start(self):
-        """Connect and move messages. No effect while running."""
+        """Begin to connect and move messages. No effect while running."""
         if self.has_ended:
             self._begin()
             self._set_state(STARTING, "")
             self._spawn()
 
     def stop(self):
-        """Stop consuming, settle messages in flight for up to DRAIN_S, and end as "stopped"."""
+        """Begin to stop: consume no more, settle messages in flight for up to DRAIN_S, then be "stopped"."""
         self._is_stopping = True
         self._starts_again = False
         if self.has_ended and self._state not in (TERMINATED, ERROR):
@@ -122,7 +124,9 @@ class Link:
         self.wake()
 
     def restart(self):
-        """Reconnect at once, without the back-off and the suspected messages of earlier attempts."""
+        """Settle messages in flight and reconnect, without a back-off. Clears the suspicions against
+        messages.
+        """
         if self.has_ended:
             self.start()
         else:
@@ -130,7 +134,9 @@ class Link:
             self.wake()
 
     def pause(self):
-        """Stop consuming until ``resume``. Both connections stay, and received messages are still moved."""
+        """Consume no more until ``resume``. Both connections stay open, and received messages are still
+        moved.
+        """
         if not self.is_paused:
             self.is_paused = True
             if self._session is not None:
@@ -160,7 +166,7 @@ class Link:
 
     @property
     def lag(self):
-        """Last known number of ready messages at the source, or None. May query the source again."""
+        """Number of ready messages that the source last reported, or None. Asks it again after LAG_S."""
         if self._session is None:
             return None
         now = time.monotonic()
@@ -175,7 +181,7 @@ class Link:
         self._lag = count
 
     def up(self):
-        """Set the state to running: the source has begun to deliver, or a paused link has connected."""
+        """Set the state to running: the source has accepted the consumer, or a paused link has connected."""
         self._was_up = True
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
@@ -203,13 +209,13 @@ class Link:
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
     def has_stalled(self, text):
-        """Show and log ``text``: the target has confirmed nothing for a long time."""
+        """Show and log ``text``, because the target has confirmed nothing for a long time."""
         if not self._error:
             QUIET.warning((self.name, "stalled"), "%s: %s: %s", self.name, DESTINATION, text)
             self._set_state(self._state, f"{DESTINATION}: {text}")
 
     def reached(self, offset):
-        """Store the offset up to which all messages of the source, a stream, are settled."""
+        """Store the stream offset up to which all messages are settled at the source, a stream."""
         is_first = self.stream_offset is None
         self.stream_offset = offset
         if is_first:
@@ -221,7 +227,7 @@ class Link:
             self._on_change(self)
 
     def wake(self):
-        """Wake the link's greenlet. If it has ended, and the Keepalive has the session, start a new one."""
+        """Wake the link's greenlet, or start one that takes over the session from the Keepalive."""
         self._wakened.set()
         if self._keepalive.is_on and not self._hub.is_closed:
             self._keepalive.end()
@@ -241,7 +247,7 @@ class Link:
         self.poison_detection.forget()
 
     def _run(self):
-        """Run until the link ends, or until the Keepalive has the session."""
+        """Run the link's greenlet: until the link ends, or until the Keepalive takes over the session."""
         # A greenlet would cost 10 KiB.
         outcome = STOPPED, ""
         try:
@@ -265,7 +271,7 @@ class Link:
 
     def _keep_up(self):
         """Run sessions one after the other. May switch greenlets. Returns the final (state, error), or None
-        if the Keepalive now has the session.
+        if the Keepalive is to take over the present session, which runs on.
         """
         while self._session is not None or not self._is_stopping:
             try:
@@ -287,8 +293,8 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect if needed, or check the session. Returns True at its end. Raises _Failed. May switch
-        greenlets.
+        """Make a session if there is none, and check whether the session is over. Returns True if it is over
+        and closed, False if it runs on. Raises _Failed. May switch greenlets.
         """
         is_over = True
         try:
@@ -351,8 +357,8 @@ class Link:
         return answer
 
     def _open(self):
-        """Connect. Returns (session, queue name), None if no message is left. Raises _Failed. May switch
-        greenlets.
+        """Connect to both ends. Returns (LinkSession, queue name), or None if no message is left to move.
+        Raises _Failed. May switch greenlets.
         """
         source = writer = None
         try:
@@ -424,8 +430,8 @@ class Link:
         ))
 
     def _is_over(self, session):
-        """True if the session is over. Drains it if the link is stopping. Raises _Failed. May switch
-        greenlets.
+        """True if the session is over. If the link is stopping, settles messages in flight first. Raises
+        _Failed if the session has failed. May switch greenlets.
         """
         self._wakened.clear()
         if not session.is_over():
@@ -459,7 +465,7 @@ class Link:
             raise _Failed(OURS, error) from error
 
     def _note(self, failed):
-        """Log a failure, and note its consequences for the next session. Returns its text."""
+        """Log a _Failed, and report it to the PoisonDetection. Returns the error's text, without secrets."""
         self.poison_detection.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]

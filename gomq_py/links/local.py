@@ -1,12 +1,11 @@
 """Connections of links: opens a client's connection for any URI, and finds the user whose rights a link has.
 
-A URI without a host means this broker. The connection is then a socket pair. The AMQP server serves its other
-end like any client's, logged in as the user who set the link. So all checks of clients (rights, limits,
-alarms, owner of an exclusive queue) apply at both ends. A link has no more rights than the user who set it
-(Setters).
+A URI without a host means this broker. The connection is then a socket pair. The AMQP server serves the
+pair's other end like any client's socket, logged in as the user who set the link. So rights, limits, alarms
+and exclusive queues apply as to every client, and a link has no more rights than the user who set it.
 
-The node gives the Connector a function of ``amqp.server.local`` that makes the pair, because this package
-imports no server.
+This package does not import the AMQP server. The node gives the Connector the function of
+``amqp.server.local`` that makes the socket pair.
 """
 import os
 from typing import Any
@@ -27,7 +26,9 @@ CONTEXTS_MAX = 64
 
 
 class MachineOperator(User):
-    """The operator of this machine as a User. Has all rights, and is not in the list of users."""
+    """A User with all rights, for links that this machine's operator has set (in the configuration file, for
+    example). This user is not in the broker's list of users.
+    """
 
     __slots__ = ()
 
@@ -36,20 +37,21 @@ class MachineOperator(User):
         super().__init__("gomq-py", "", "", (ADMINISTRATOR, "impersonator"), ExchangeState())
 
     def permission(self, vhost):
-        """A Permission with all rights, for any vhost."""
+        """Return a Permission with all rights in this vhost."""
         return Permission(self.name, vhost, ".*", ".*", ".*")
 
 
 class Setters:
-    """Finds the users who set links of one broker."""
+    """Finds the user who set a link, and whose rights the link has in this broker."""
 
     def __init__(self, broker):
         self._broker = broker
         self._operator = MachineOperator()
 
     def user_of(self, by, what):
-        """The User named ``by``, who set the link ``what``, or the MachineOperator if ``by`` is OPERATOR.
-        Raises ValueError if ``by`` is None, or the user is gone or lacks a tag for setting links.
+        """Return the User named ``by``, or the MachineOperator if ``by`` is OPERATOR. ``what``: the link in
+        words, for errors. Raises ValueError if ``by`` is None, the user was deleted, or has neither tag
+        administrator nor policymaker.
         """
         if by == OPERATOR:
             return self._operator
@@ -67,8 +69,8 @@ class Setters:
 class Connector:
     """Connects the links of one broker.
 
-    ``settings``: the broker's; each attempt reads their [links]. ``connect_local(user)`` returns one end of a
-    socket pair, whose other end the AMQP server serves as a connection of this user.
+    ``settings``: the broker's Settings; each attempt reads those of section [links]. ``connect_local(user)``
+    returns one end of a socket pair, whose other end the AMQP server serves as a connection of this user.
     """
 
     def __init__(self, settings: Any, connect_local: Any, lookups: Any = None):
@@ -81,16 +83,16 @@ class Connector:
         self, uri: str, user: Any = None, name: str = "", vhost: str = "/", account: Any = None,
         **options: Any,
     ) -> Any:
-        """Return a client's connection to ``uri``. ``options``: further options of the client. May switch
-        greenlets.
+        """Return a client's connection to the broker at ``uri``. May switch greenlets.
 
         Raises URIError (retrying cannot help), ClientError and OSError.
 
-            user       the User who set the link: a connection to this broker is logged in as this user, whose
-                       tags decide which other hosts are allowed; None if this user may not log in here
+            user       the User who set the link, or None: a connection to this broker is logged in as this
+                       user; links of administrators may connect to more hosts
             name       connection name shown at the other side
-            vhost      the default for a URI of this broker
-            account    the link's account
+            vhost      the virtual host, if a URI of this broker has none
+            account    (user who set the link, virtual host): accounts take turns in name lookups
+            options    further arguments of client.connection.Connection
         """
         from gomq_py.client.connection import Connection  # imported here: only brokers with links load it
 
@@ -117,8 +119,8 @@ class Connector:
     ) -> Any:
         """Return a connected socket for HTTP, with TLS for https. May switch greenlets.
 
-        ``tls``: options for checking the server's certificate, named as in AMQP URIs. ``account``: the link's
-        account. Raises URIError, OSError.
+        ``tls``: options for checking the server's certificate, named as in AMQP URIs. ``account``: as in
+        ``connect``. Raises URIError, OSError.
         """
         options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
         connected = self._remote(link_uri, timeout_s, account)
@@ -143,7 +145,7 @@ class Connector:
         user: Any = None,
     ) -> None:
         """Check a URI, or each URI of a list, without connecting. Raises URIError. ``user``: the User who
-        sets a link with it. ``tls``: options for checking the certificates of web servers.
+        sets a link with this URI. ``tls``: options for checking the certificates of web servers.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):
@@ -207,5 +209,7 @@ class Connector:
 
 
 def _changed_at(path: str) -> int:
-    """Modification time of the file in ns; 0 without a path. Raises OSError if the file is missing."""
+    """Return the modification time of the file in ns; 0 for an empty path. Raises OSError if the file is
+    missing.
+    """
     return os.stat(path).st_mtime_ns if path else 0

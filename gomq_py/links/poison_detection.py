@@ -1,13 +1,14 @@
 """PoisonDetection: finds a message that makes a link's sessions fail, and decides when the link rejects it.
 
 A link has one PoisonDetection for all its sessions. If a message may have ended a session, the next session
-sends messages one at a time until as many are settled as were in flight. The message at which that session
-ends is recognized by its checksum (links.relay).
+sends messages one at a time, until as many are settled as were in flight. If that session ends as well, the
+message that was in flight is suspected. It is recognized by its checksum (links.relay) when it is delivered
+again.
 
-A refusal may also come from a full disk or queue, which brokers report late or never. So a refused message is
-rejected only under three conditions: the broker is not asking for a pause; NACKED_S have passed since the
-first refusal after the last accepted message; its refusals have reached the limit. The limit grows with each
-further message rejected in a row.
+A target may also refuse a message because its disk or queue is full, which brokers report late or never. So a
+refused message is rejected only under three conditions: the broker is not asking for a pause; NACKED_S have
+passed since the first refusal after the last accepted message; its refusals have reached the limit. The limit
+grows with each further message rejected in a row.
 """
 import re
 import time
@@ -43,7 +44,9 @@ INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota 
 
 
 def is_final(error, codes):
-    """True if retrying cannot help: a bad URI, a reply code in ``codes``, another host's certificate."""
+    """True if retrying cannot help: a bad URI, a reply code in ``codes``, or a certificate refused for a
+    lasting reason.
+    """
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)
         or isinstance(error, ClosedError) and error.reply_code in codes and not AWAY.search(error.reply_text)
@@ -55,7 +58,7 @@ class PoisonDetection:
     """Decides which messages of a link to reject at the source.
 
         limit        number of ended sessions, or of refusals, after which a message is rejected; 0: no limit
-        careful      number of messages to send one at a time
+        careful      number of messages that the next session sends one at a time
         alone        set by a session at its end: the checksum of a message sent alone, or None
         unsettled    set by a session at its end: the number of messages in flight
     """
@@ -78,7 +81,9 @@ class PoisonDetection:
         self.has_no_room()
 
     def has_no_room(self):
-        """Forget suspected messages, because the target begins or ends a pause."""
+        """Clear all suspicions and refusals, because the target begins or ends a pause: a lack of room may
+        explain them.
+        """
         self._suspect = None
         self._refused_s = None
         self._large.clear()
@@ -88,11 +93,13 @@ class PoisonDetection:
             self._refused_s = time.monotonic()
 
     def is_limit(self, refusals):
-        """True if a message must be rejected after this number of refusals."""
+        """True if a message that was refused this many times must be rejected at the source."""
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a large message. Returns True if the message must be rejected."""
+        """Count a refusal of a large message, of which the link keeps no copy. Returns True if the message
+        must be rejected at the source.
+        """
         # The count is kept here, because the link keeps no copy of a large message, and sends other messages
         # before the source delivers it again.
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
@@ -126,7 +133,7 @@ class PoisonDetection:
         )
 
     def settled(self, batch):
-        """Update suspicions and counts, because a batch is settled at its source."""
+        """Update suspicions and counts, because this LinkBatch is settled at its source."""
         if batch.is_rejected:
             self._suspect = None
             self._given_up += 1
@@ -143,7 +150,10 @@ class PoisonDetection:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """Judge why a session ended or did not start. Uses and clears ``alone`` and ``unsettled``."""
+        """Record that a session has failed with ``error``, and decide whether a message in flight may be the
+        cause. If so, the next session sends messages one at a time. Uses and clears ``alone`` and
+        ``unsettled``.
+        """
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):

@@ -10,8 +10,8 @@ Does no I/O, and makes no Python object per message. Input and output of a messa
 A complete message in the buffer is relayed at once, a larger one in pieces as its body arrives. Sizes are
 checked before use. After malformed or unexpected frames (AMQPError) the relay must not be used.
 
-A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
-the header already goes to the relay's ``edit``, whose result is cached: most such messages are alike there.
+A HeaderStamp adds a header to the encoded properties of each message, without decoding. For a message that
+has the header already, the relay calls ``edit``; the result is cached for messages with equal headers.
 """
 from struct import Struct
 
@@ -40,7 +40,7 @@ KNOWN_MOST, KNOWN_OCTETS = 64, 1024
 
 
 class Delivered:
-    """Fields of a basic.deliver, for ``edit``."""
+    """The fields of a basic.deliver, as an argument of ``edit`` (links.ends.TargetEnd)."""
 
     __slots__ = ("exchange", "routing_key", "redelivered", "delivery_tag")
 
@@ -94,7 +94,7 @@ class HeaderStamp:
         ))
 
     def answered(self, content):
-        """Cache a result of ``edit``: encoded properties, or None to leave the message out."""
+        """Cache the result of ``edit``, encoded properties or None, for messages with equal headers."""
         if self.unknown is None:
             return 0
         table = b""
@@ -109,7 +109,7 @@ class HeaderStamp:
         return 0
 
     def table_known(self, headers, redelivered):
-        """Return a cached table for ``headers``; b"" to leave the message out; None to call ``edit``."""
+        """Return ``edit``'s cached table for ``headers``; b"" to leave the message out; None to call it."""
         key = headers, redelivered
         if self.known is None:
             self.known = {}
@@ -133,7 +133,7 @@ class Relay:
 
         count, first_tag          number of messages read, and delivery tag of the first
         written                   bytes in ``output``
-        left_out                  none of these messages must be sent
+        left_out                  True if these messages must be acknowledged and not sent
         others                    (channel, payload) of methods that are not deliveries
         offset                    stream offset of the last message, or -1
         checksum                  recognizes the last message; set if ``signs``, or if its body is in pieces
@@ -201,7 +201,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process the frame or message at ``p[at]``. Returns its end, or ``at`` to leave it for later."""
+        """Process the frame or message at ``p[at]``. Returns the offset after it; ``at`` if it must wait."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -229,7 +229,7 @@ class Relay:
         return self.relay(p, out, at, method_end, header_at, header_end, body_end, end)
 
     def frame_end(self, p, at, end):
-        """The end of the frame at ``p[at]``; ``at`` if the frame is incomplete. Raises FrameError."""
+        """Return the offset after the frame at ``p[at]``; ``at`` if it is incomplete. Raises FrameError."""
         if end - at < 7:
             return at
         if p[at] != 1 and p[at] != 2 and p[at] != 3 and p[at] != 8:
@@ -244,7 +244,7 @@ class Relay:
         return at + size + 8
 
     def content_at(self, p, at, end):
-        """The start of the first frame from ``at`` on that is not on channel 0."""
+        """Return the offset of the first frame from ``at`` on that is not on channel 0."""
         while end - at >= 7 and octets.be16(p, at + 1) == 0:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -267,7 +267,7 @@ class Relay:
         return 0
 
     def body_end(self, p, at, end, size):
-        """The end of the last frame of a body of ``size`` bytes; -1 if the buffer lacks a part."""
+        """Return the offset after a body of ``size`` bytes that begins at ``at``; -1 if a part is missing."""
         while size > 0:
             at = self.content_at(p, at, end)
             following = self.frame_end(p, at, end)
@@ -278,7 +278,7 @@ class Relay:
         return at
 
     def body_size(self, p, at, end, missing):
-        """Payload size of the frame at ``p[at]``, which must be a body frame of up to ``missing`` bytes."""
+        """Return a body frame's payload size. Raises AMQPError if it exceeds ``missing``."""
         if octets.be16(p, at + 1) != self.channel:
             self.control(p, at, end)
         if p[at] != 3:
@@ -288,7 +288,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message, or its beginning if ``body_end`` is -1. Returns the next offset in ``p``."""
+        """Write a message, or its beginning if ``body_end`` is -1. Returns the offset to continue at."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9
@@ -334,13 +334,13 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit. If messages were relayed before, only return ``at``: the next walk raises."""
+        """Raise Unfit. If this walk has relayed messages, only return ``at``: the next walk raises."""
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
-        """A checksum of the parts that are equal in all deliveries of a message."""
+        """Return a checksum of those parts of a message that are equal in all its deliveries."""
         # Address, size, properties, and a whole body; not headers, which quorum queues change each time.
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)
@@ -357,7 +357,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Skip a message that must not be sent. Returns its end, or ``at`` if this walk has sent messages."""
+        """Skip an unwanted message. Returns the offset after it; ``at`` if this walk has sent others."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True
@@ -483,7 +483,7 @@ class Relay:
         return at
 
     def write_body(self, p, out, at, size):
-        """Write ``p[at:at + size]``, body bytes, as frames of at most the target's frame size."""
+        """Write body bytes ``p[at:at + size]`` as frames that are no larger than the target allows."""
         to = self.written
         while size > 0:
             part = size if size < self.piece else self.piece
@@ -519,7 +519,7 @@ class Relay:
         return 0
 
     def find_offset(self, p):
-        """The stream offset in the last message's headers, or -1."""
+        """Return the stream offset in the last message's headers, or -1."""
         if self.scan.scan(p, self.headers_from, self.headers_to) or self.scan.headers_at < 0:
             return -1
         end = self.scan.headers_at + self.scan.headers_length

@@ -28,12 +28,14 @@ _ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
 
 
 class HostRefused(OSError):
-    """The settings refuse this address. An OSError, so that links retry: the name's address may change."""
+    """The settings refuse this address. This is an OSError, so that links retry: the name's address may
+    change.
+    """
 
 
 class HostRules:
     """Refuses addresses in ``denied`` networks, except those also in ``allowed`` networks. ``key``: name of
-    the setting, for errors.
+    the setting that lists the denied networks, for errors.
     """
 
     def __init__(self, denied: Any, allowed: Any, key: str):
@@ -70,7 +72,9 @@ class HostRules:
         return allowed
 
     def check_literal(self, host: str) -> None:
-        """Check ``host`` if it is an address. The addresses of a name are checked by ``connect``."""
+        """Raise HostRefused if ``host`` is a refused IP address. The addresses of a name are checked by
+        ``connect``.
+        """
         if is_address(host):
             self.check(host, host)
 
@@ -81,16 +85,19 @@ def connect(
 ) -> Any:
     """Return a gevent socket connected to the first address of the host that answers. May switch greenlets.
 
-    ``timeout_s``: most time for resolving, and again for connecting. ``keepalive``: has idle_s, interval_s
-    and probes, or None. ``account``: the link's account. Raises OSError; HostRefused if all addresses of the
-    host are refused.
+    ``timeout_s``: time limit for resolving, and again for connecting. ``keepalive``: settings of TCP
+    keepalive (attributes idle_s, interval_s and probes), or None. ``account``: (user who set the link,
+    virtual host), by which name lookups take turns. Raises OSError; HostRefused if all addresses of the host
+    are refused.
     """
     allowed = rules.allowed(host, lookups.find(host, port, timeout_s, account))
     return connecting.connect(host, allowed, timeout_s, keepalive_options(keepalive))
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """Return the address and its embedded IPv4 addresses; only the latter for an IPv4-mapped address."""
+    """Return a list of the address and the IPv4 addresses embedded in it; only the latter for an IPv4-mapped
+    address.
+    """
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

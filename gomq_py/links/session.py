@@ -1,8 +1,8 @@
-"""Link session: runs the transfer between a link's two connections until one ends.
+"""Link session: runs the transfer between a link's two connections until one of them ends.
 
-Works in callbacks of the event loop and in slices of its jobs, which never switch. The link's greenlet makes
-a session. That greenlet, or the Keepalive while the link has no greenlet, calls ``tick`` until the session's
-end.
+Runs in callbacks of the event loop and in slices of its jobs, which never switch greenlets. The link's
+greenlet makes a session. That greenlet, or the Keepalive while the link has no greenlet, calls ``tick`` until
+the session's end.
 """
 import time
 from functools import partial
@@ -45,10 +45,12 @@ class Unsendable(ClientError):
 
 
 class LinkSession:
-    """Moves messages over two connections. ``link`` outlives the session and gets its reports.
+    """Moves messages over two connections. ``link``: the Link, which outlives the session and gets its
+    reports.
 
     ``failure``: (end, error) that ended the session, or None. ``is_done``: all messages to move are settled.
-    ``careful``: number of messages to send singly, because one of them may have ended the last session.
+    ``room``: number of messages to move, or None for all. ``careful``: number of messages to send one at a
+    time, because one of them may have ended the last session.
     """
 
     def __init__(self, link, hub, buffers, channel, writer, is_acked, room, careful):
@@ -98,7 +100,9 @@ class LinkSession:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume, or cancel the consumer if paused or stopping. Does nothing before basic.consume-ok."""
+        """Send basic.consume, or basic.cancel if the link is paused or stopping. Does nothing if the consumer
+        is as wanted, or while an answer to basic.consume is awaited.
+        """
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
             is_wanted == (self._consumer_tag is not None)
@@ -115,14 +119,16 @@ class LinkSession:
         self.wire.send_queued()
 
     def ask_lag(self, queue):
-        """Query the source for the queue's number of ready messages. The answer goes to ``link.lag_told``."""
+        """Ask the source for the queue's number of ready messages. The answer goes to ``link.lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
             self.wire.send_queued()
 
     def tick(self):
-        """Send heartbeats, and check both ends' heartbeats. Returns seconds until the next call, or None."""
+        """Send due heartbeats, and fail the session if a broker has been silent for too long or does not
+        answer basic.consume. Returns the seconds until the next call, or None.
+        """
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
@@ -139,7 +145,7 @@ class LinkSession:
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     def stop(self):
-        """Stop taking messages, and settle messages in flight."""
+        """Take no more messages, and settle the messages in flight. Returns at once; see ``is_over``."""
         self.is_stopping = True
         self.consume_or_cancel()
         if not self.reader.on_its_way():
@@ -172,7 +178,9 @@ class LinkSession:
         self.reader.close()
 
     def fail(self, end, error):
-        """End the session because of ``error`` at ``end``. Later calls have no effect."""
+        """End the session because of ``error`` at ``end``: SOURCE, DESTINATION or OURS. Later calls have no
+        effect.
+        """
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
             self.link.poison_detection.alone = self._alone if self.reader.unsettled <= 1 else None
@@ -203,12 +211,16 @@ class LinkSession:
         return may
 
     def room(self):
-        """Most messages that the next ``walk`` of the relay may read."""
+        """Return how many messages the next ``walk`` of the relay may read. Also tells the relay whether to
+        compute checksums.
+        """
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
     def taken(self, batch):
-        """Count a read batch, and mark a poison message to be rejected unsent. Raises UnexpectedFrame."""
+        """Count a LinkBatch that was read, and mark a poison message to be rejected unsent. Raises
+        UnexpectedFrame if nothing was consumed.
+        """
         if not self._asked_s:
             raise UnexpectedFrame("a delivery, and nothing is consumed")
         self._room -= batch.count
@@ -224,8 +236,8 @@ class LinkSession:
             self._is_rejecting = not batch.count
 
     def unfit(self, error):
-        """Handle a message that can never be sent. Returns True if the caller must reject the message at its
-        source. Otherwise ends the session and returns False.
+        """Handle a message that can never be sent (``error``: an Unfit). Returns True if the caller must
+        reject the message at its source. Otherwise ends the session and returns False.
         """
         text, checksum = error.args
         if self.link.poison_detection.is_poison(checksum):
@@ -239,7 +251,7 @@ class LinkSession:
         self._is_rejecting = True
 
     def settled(self, batch):
-        """Report to the link that a batch is settled at its source."""
+        """Report to the link that a LinkBatch is settled at its source."""
         if self._alone is not None and not batch.is_rejected:
             self.link.poison_detection.passed(self._alone)
         self._alone = None
@@ -252,7 +264,7 @@ class LinkSession:
             self.link.wake()
 
     def refused(self, count, error):
-        """Report to the link ``count`` refused messages, which are sent again later."""
+        """Report to the link that the target has refused ``count`` messages, which are sent again later."""
         self.link.poison_detection.refused()
         self.link.were_refused(count, error)
         if self.is_stopping and not self.reader.on_its_way():
@@ -264,13 +276,15 @@ class LinkSession:
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def requeued(self, count):
-        """Resume with ``count`` messages that were requeued after a pause and are delivered again."""
+        """Continue after a pause. ``count`` messages were requeued, and will be delivered again."""
         self._room += count
         self.wire.send_queued()
         self._turn()
 
     def paused(self):
-        """Flush the source's output, because no message can be read."""
+        """Write the queued output to the source, because the transfer has paused. It is started again if a
+        message can already be read.
+        """
         # If a message can be taken by now, resume soon.
         self.wire.send_queued()
         reader = self.reader
@@ -279,7 +293,9 @@ class LinkSession:
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
-        """Handle the source's methods (channel, payload) other than deliveries."""
+        """Handle methods of the source that are not deliveries. ``methods``: list of (channel, payload).
+        Raises ClientError, AMQPError.
+        """
         for channel, payload in methods:
             method = decode_method(payload)
             if not (self._is_asking and isinstance(method, BasicConsumeOk)):
@@ -301,7 +317,9 @@ class LinkSession:
     # called by the writer
 
     def target_methods(self, wire, methods):
-        """Handle the target's methods (channel, payload) other than confirms."""
+        """Handle methods of the target that are not confirms. ``methods``: list of (channel, payload). Raises
+        ClientError, AMQPError.
+        """
         for channel, payload in methods:
             self._unsolicited[1].count()
             method = decode_method(payload)
@@ -319,7 +337,9 @@ class LinkSession:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Call ``act()``, by which the writer handles its input, then continue the transfer."""
+        """Call ``act()``, in which the writer handles its input, then continue the transfer. An error of
+        ``act`` ends the session.
+        """
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.send_queued()
@@ -328,7 +348,9 @@ class LinkSession:
     # private from here on
 
     def _tick_of_answer(self):
-        """Seconds left for the answer to basic.consume; None if none is due. Raises Timeout."""
+        """Return the seconds left for the answer to basic.consume; None if no answer is awaited. Raises
+        Timeout.
+        """
         if not self._is_asking or self._is_held:
             return None
         left_s = self._asked_s + ANSWER_S - time.monotonic()
@@ -337,7 +359,9 @@ class LinkSession:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. The session continues: the target may just be slow."""
+        """Report a target that has confirmed nothing for STALL_S. The session goes on: the target may just be
+        slow.
+        """
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
@@ -438,7 +462,7 @@ class Keepalive:
 
 
 class UnsolicitedLimit:
-    """Limits how often a connection's peer sends unsolicited methods."""
+    """Limits how often a connection's peer sends methods that are no answers."""
 
     __slots__ = ("_count", "_ends_s")
 
@@ -448,7 +472,7 @@ class UnsolicitedLimit:
         self._count, self._ends_s = 0, time.monotonic() + INTERVAL_S
 
     def count(self):
-        """Count a method. Raises UnexpectedFrame for more than MOST within INTERVAL_S."""
+        """Count an unsolicited method. Raises UnexpectedFrame for more than MOST within INTERVAL_S."""
         self._count += 1
         if self._count > MOST:
             now = time.monotonic()

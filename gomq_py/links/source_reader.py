@@ -6,7 +6,8 @@ Reads and relays messages (links.relay) when the transfer calls ``take``, and se
 Messages are kept until the target confirms them, within a MemoryBudget that all links of an event loop share.
 Each link may keep a part of the memory that is left, so a new link always gets memory. No link waits for
 another: below LEAST_OCTETS a link may always keep more, and above that it continues when its own target
-confirms. The budget has a reserve of half its size, of which one account may use half of what is left.
+confirms. Beyond the budget there is a reserve of half its size. An account (the user who set a link, in a
+vhost) may use it while it keeps less than half of what is left of the reserve.
 """
 from bisect import insort
 from struct import Struct
@@ -67,7 +68,9 @@ class SourceReader(Source):
     # called by the transfer
 
     def take(self, message):
-        """The next LinkBatch; None if no message has arrived or may be read now."""
+        """Return the next LinkBatch; None if no message has arrived or may be read now. Does not use
+        ``message``.
+        """
         if self._probe is not None:
             return None
         owner = self._owner
@@ -98,7 +101,7 @@ class SourceReader(Source):
         return True
 
     def drop(self, item):
-        """Settle a batch's deliveries at the source."""
+        """Acknowledge, or reject, the deliveries of a LinkBatch at the source."""
         self._forget(item)
         if item.count:
             if not item.is_whole:
@@ -117,7 +120,7 @@ class SourceReader(Source):
             bool(self._refused) or self._probe is not None)
 
     def on_its_way(self):
-        """Number of messages that were sent and are neither settled nor refused."""
+        """Return the number of messages that were read and are neither settled nor refused."""
         return self.unsettled - len(self._refused)
 
     def may_keep_more(self):
@@ -139,22 +142,24 @@ class SourceReader(Source):
         self._budget = MemoryBudget()  # later settlements count in no shared budget
 
     def has_unread(self):
-        """True if the buffer may have complete messages of the last read, which no socket event announces."""
+        """True if bytes of the last read may hold complete messages, which no socket event announces."""
         return self._rewalk and self._probe is None
 
     def has_held(self):
-        """True if a refused delivery is unsettled, although deliveries after it may be settled."""
+        """True if a refused delivery is still unsettled at the source, although later deliveries may be
+        settled.
+        """
         return bool(self._held)
 
     def forget_refusals(self):
-        """Reset the refusal counts of waiting refused messages, because the refusals had another cause."""
+        """Reset the refusal counts of refused messages, because a pause of the target explains them."""
         for _, batch in self._refused:
             batch.refusals = 0
         if self._probe is not None:
             self._probe.refusals = 0
 
     def keep(self, items, error):
-        """Keep the refused messages of ``items`` (batches) to send them again, and settle all others."""
+        """Keep the refused messages of ``items`` (LinkBatches) to send them again, and settle all others."""
         refused = self._owner.writer.refused
         count = 0
         for batch in items:
@@ -170,8 +175,8 @@ class SourceReader(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """After the pause, requeue the refused messages that were not kept. A stream cannot requeue. Then the
-        session ends with an error.
+        """After the pause, requeue the refused large messages, of which no copy was kept. A stream cannot
+        requeue: the session then ends with an error.
         """
         # The link then reconnects and goes on after the last settled offset.
         self._is_pausing = False
@@ -191,7 +196,9 @@ class SourceReader(Source):
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the session after an unexpected error, which was logged. Returns False: the transfer stops."""
+        """End the session after an unexpected error, which was logged. Returns False, so that the transfer
+        stops.
+        """
         self._owner.fail("link", error)
         return False
 
@@ -205,7 +212,9 @@ class SourceReader(Source):
     # private from here on
 
     def _read(self):
-        """Relay more of the last read, or a new read. Returns a LinkBatch, or None if nothing has arrived."""
+        """Relay more bytes of the last read, or of a new read from the socket. Returns a LinkBatch, or None
+        if nothing has arrived. Raises Unfit, AMQPError, ClientError, OSError.
+        """
         tail, view, relay = self._tail, self._buffers.input_view, self.relay
         end = len(tail)
         view[:end] = tail
@@ -234,7 +243,9 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """The LinkBatch that the relay has written. For a large message only the last piece counts."""
+        """Return the LinkBatch that the relay has written. Of the pieces of a large message only the last has
+        a count.
+        """
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -252,7 +263,7 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """The next refused batch. The first batch after a pause has only one message."""
+        """Return the next refused batch to send again. The first batch after a pause is sent alone."""
         # So no message overtakes it.
         _, batch = self._refused.pop(0)
         if self._is_probing:
@@ -268,7 +279,9 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle a batch's accepted messages. Keep or finally reject its refused messages (``numbers``)."""
+        """Settle a batch's accepted messages, and keep or finally reject its refused messages. ``numbers``:
+        the publish numbers of the refused ones.
+        """
         self._forget(batch)
         self._is_probing = True
         tags = range(batch.first_tag, batch.first_tag + batch.count)
@@ -302,7 +315,7 @@ class SourceReader(Source):
             insort(self._refused, (tag, batch))
 
     def _settle(self, how, first_tag, count):
-        """Acknowledge or reject ``count`` deliveries. ``how``: (method id, bits) for one delivery."""
+        """Acknowledge, reject or requeue ``count`` deliveries. ``how``: _ACK, _REJECT or _REQUEUE."""
         if not self._is_acked:
             return
         method, bits = how
@@ -318,13 +331,14 @@ class SourceReader(Source):
 class LinkBatch:
     """Messages that are read, sent and settled together.
 
-    The batch has ``count`` deliveries, with tags from ``first_tag`` on. Each piece of a
-    large message is a batch, with ``count`` 1 for the last piece and 0 for the others.
+    The batch has ``count`` deliveries, with delivery tags from ``first_tag`` on. Each piece of a large
+    message is a batch, with ``count`` 1 for the last piece and 0 for the others.
 
-        octets          the frames for the target; None once a piece of a large message is sent
+        octets          the frames to send to the target; None once a piece of a large message is sent
         first_number    number of the first publish, set when the batch is sent
-        is_sent         False if the messages are only settled at their source
+        is_sent         False if the messages are not sent, only settled at their source
         is_rejected     True if the batch is settled by basic.reject
+        is_whole        False for a piece of a large message
         offset          stream offset of the last message, or -1
         refusals        how often the target has refused the batch
         checksum        recognizes a large message when it is delivered again
@@ -349,7 +363,7 @@ class LinkBatch:
         self.checksum = 0
 
     def publishes(self):
-        """A list of the frames of each message, as bytes."""
+        """Return a list with one bytes object per message: its publish, header and body frames."""
         view, starts, at = memoryview(self.octets), [], 0
         while at < len(view):
             if view[at] == 1:
@@ -371,7 +385,9 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Most bytes that a link of this account may keep now. At this limit a link must stop reading."""
+        """Return how many bytes a link of this account may keep now. A link that keeps as many must stop
+        reading.
+        """
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS
@@ -395,7 +411,7 @@ class LinkBuffers:
 
 
 def buffers_of(hub):
-    """The LinkBuffers of an event loop, created by the first call."""
+    """Return the LinkBuffers of this event loop, created by the first call."""
     buffers = _OF_HUBS.get(hub)
     if buffers is None:
         buffers = _OF_HUBS[hub] = LinkBuffers()

@@ -20,9 +20,9 @@ FULL_OCTETS = 256 * 1024
 class TargetWriter(Target):
     """Sends messages to a link's target.
 
-    ``channel``: number of the channel in sent frames. ``frame_max``: the frames' largest size.
-    ``is_blocked``: the target has asked for a pause. ``refused``: numbers of refused publishes, which the
-    reader removes.
+    ``channel``: number of the channel in sent frames. ``frame_max``: the frames' largest size, 0: no limit.
+    ``is_blocked``: the target has asked for a pause. ``refused``: set of the numbers of refused publishes,
+    which the reader removes.
     """
 
     channel = 1
@@ -41,7 +41,7 @@ class TargetWriter(Target):
         self._is_answering = False
 
     def start(self, session):
-        """Report to ``session`` from now on, by its ``target_turn`` and ``fail``."""
+        """Begin to report to ``session``, a LinkSession, by its ``target_turn`` and ``fail``."""
         raise NotImplementedError
 
     def is_held(self):
@@ -53,11 +53,11 @@ class TargetWriter(Target):
         return not self.is_held()
 
     def unconfirmed(self):
-        """Number of publishes that are neither confirmed nor refused."""
+        """Return the number of publishes that are neither confirmed nor refused."""
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds without a new confirm, as seen by calls of this method. 0 while no message awaits a
+        """Return the seconds since a call of this method last saw a new confirm; 0 while no message awaits a
         confirm, or the target wants a pause.
         """
         now = time.monotonic()
@@ -66,8 +66,8 @@ class TargetWriter(Target):
         return now - self._seen_s
 
     def tick(self):
-        """Send a due heartbeat. Returns the seconds until the next, or None. Raises ClientError if the target
-        was silent for too long.
+        """Send a due heartbeat. Returns the seconds until the next call, or None without heartbeats. Raises
+        ClientError if the target was silent for too long.
         """
         return None
 
@@ -78,17 +78,19 @@ class TargetWriter(Target):
         """Close the connection by a handshake. May switch greenlets."""
 
     def abort(self):
-        """Close at once, and drop waiting callbacks. May be called again."""
+        """Close the connection without a handshake, and drop waiting callbacks. May be called again."""
         self._waiting.clear()
         self._session = CLOSED
 
     def when_safe(self, callback):
-        """Call ``callback(error or None)`` once all messages sent so far are safe or refused."""
+        """Call ``callback(None)`` once all messages sent so far are safe, or ``callback(error)`` if some were
+        refused.
+        """
         self._waiting.append((self.sent(), callback))
         self.answer_waiting()
 
     def answer_waiting(self):
-        """Call waiting callbacks whose messages are all safe or refused. No effect within such a callback."""
+        """Call the callbacks of ``when_safe`` that are due. No effect within such a callback."""
         if self._is_answering:
             return
         self._is_answering = True
@@ -101,7 +103,9 @@ class TargetWriter(Target):
             self._is_answering = False
 
     def sent(self):
-        """Return the number of the last message sent. When ``reached`` returns it, the message is settled."""
+        """Return the number of the last message sent. It is settled once ``reached`` returns this number or
+        more.
+        """
         return self.confirms.following - 1
 
     def reached(self):
@@ -109,7 +113,9 @@ class TargetWriter(Target):
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """Return the error for refused messages up to number ``mark``, or None."""
+        """Move refused publishes up to number ``mark`` to ``refused``, and return an error for them; None if
+        there are none.
+        """
         # A second call with the same mark after a refusal returns the same error, so that a pause follows
         # before refused messages are sent again.
         numbers = self.confirms.refused
@@ -125,12 +131,14 @@ class TargetWriter(Target):
         return None
 
     def refusal(self, number):
-        """Return the error for refused messages, the first of which has this number."""
+        """Return the error to report for refused publishes. ``number``: the first of them."""
         return RefusedByTarget("the broker refuses messages (basic.nack)")
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: the broker confirms. ``queue``: only target queue, or None."""
+    """Publishes to a broker. ``is_confirmed``: the channel is in confirm mode. ``queue``: as in
+    links.ends.TargetEnd.
+    """
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -167,16 +175,18 @@ class WireTargetWriter(TargetWriter):
         return None
 
     def slice_over(self):
-        """Write the output of a transfer slice, and call due callbacks."""
+        """Write the output of a slice of the transfer, and call callbacks that are due."""
         self._wire.send_queued()
         self.answer_waiting()
 
     def sent(self):
-        """Return the number of the last publish or, without confirms, of all bytes ever queued."""
+        """Return the number of the last publish or, without confirms, the count of all bytes ever queued."""
         return self.confirms.following - 1 if self._is_confirmed else self._wire.queued_octets
 
     def reached(self):
-        """Return the number of the last settled publish or, without confirms, of all bytes written."""
+        """Return the number up to which publishes are settled or, without confirms, the count of bytes
+        written.
+        """
         wire = self._wire
         return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
@@ -222,13 +232,15 @@ class WireTargetWriter(TargetWriter):
                 return
 
     def _put_tail(self):
-        """Copy the incomplete frame of the last read to the buffer. Returns its length."""
+        """Copy the incomplete frame of the last read to the shared buffer. Returns its length."""
         kept = len(self._tail)
         self._buffers.input_view[:kept] = self._tail
         return kept
 
     def _walk(self, end):
-        """Parse input up to ``end``. Calls callbacks of settled messages, and passes on other methods."""
+        """Parse the first ``end`` bytes of the shared buffer. Calls the callbacks that are due, and passes
+        methods other than confirms to the session.
+        """
         confirms = self.confirms
         while True:
             done = confirms.walk(self._buffers.input, end)

@@ -1,6 +1,6 @@
-"""Troubles: makes error texts for the user who set a link: the error and its remedy, without secrets.
+"""Troubles: error texts for the user who set a link, which name the error and its remedy, without secrets.
 
-Does no I/O. OpenSSL's texts do not say what to do. A peer's own texts may repeat secrets sent to it.
+Does no I/O. OpenSSL's texts do not say what to do. A peer's texts may repeat secrets that were sent to it.
 """
 import json
 import re
@@ -41,7 +41,9 @@ _SECRET_CHARACTERS_LEAST = 4
 
 
 def told(error: Any, uri: str) -> str:
-    """The error text that users see for one end of a link, without the secrets in ``uri``."""
+    """Return the error text that users see for one end of a link, without the secrets in ``uri``, that end's
+    URI.
+    """
     text = explained(error)
     try:
         link_uri = uris.parse(uri, uris.DESTINATIONS)
@@ -54,7 +56,7 @@ def told(error: Any, uri: str) -> str:
 
 
 def explained(error: Any) -> str:
-    """The error's text, with a hint for TLS errors."""
+    """Return the error's text, with a remedy for TLS errors."""
     if isinstance(error, ssl.SSLCertVerificationError):
         what = getattr(error, "verify_message", "") or str(error)
         advice = _ADVICE.get(getattr(error, "verify_code", 0))
@@ -71,7 +73,7 @@ def explained(error: Any) -> str:
 
 
 def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
-    """``text`` with the secrets of this URI replaced by ***."""
+    """Return ``text`` with the secrets of this URI replaced by ***."""
     for secret in _secrets_of(link_uri):
         if len(secret) >= _SECRET_CHARACTERS_LEAST:
             text = text.replace(secret, "***")
@@ -79,7 +81,7 @@ def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
 
 
 def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
-    """All forms in which a URI's secrets may be sent or written; longest first."""
+    """Return all forms in which a URI's secrets may be sent or written, as a list, longest first."""
     secrets = {link_uri.options.get("password", "")}
     if link_uri.password != link_uri.user:  # guest is no secret and occurs in many texts
         secrets.add(link_uri.password or "")
@@ -97,7 +99,7 @@ def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
 
 
 def _of_token(password: str) -> str:
-    """A hint if the password is an expired token (JWT), else ""."""
+    """Return a hint if the password is an expired token (JWT), else ""."""
     parts = password.split(".")
     if len(parts) != 3:
         return ""

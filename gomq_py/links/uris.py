@@ -4,9 +4,9 @@
     amqp:///vhost                                                             this broker (see links.local)
     http[s]://user:password@host:port/path?query                              a webhook
 
-Only this module parses these URIs. All parts are percent-decoded; a URI of another broker without a path
-means the vhost ``/``. Query keys are RabbitMQ's; keys without a meaning for a client are accepted and
-ignored. No error repeats a password.
+All parts are percent-decoded, except the path and query of HTTP. A URI of another broker without a path means
+the vhost ``/``. Query keys are RabbitMQ's; keys without a meaning for a client are accepted and ignored. No
+error repeats a password.
 """
 import os
 import re
@@ -45,7 +45,9 @@ class URIError(ValueError):
 
 @dataclass(frozen=True)
 class LinkURI:
-    """A parsed URI. ``host``: "" for this broker. ``path``: decoded vhost, or path and query of HTTP."""
+    """A parsed URI. ``host``: "" for this broker. ``path``: the decoded vhost; for HTTP, path and query as
+    given. ``options``: {key: value} of an AMQP URI's query.
+    """
 
     scheme: str
     host: str
@@ -57,7 +59,7 @@ class LinkURI:
 
     @property
     def is_local(self) -> bool:
-        """True if the URI means this broker, which needs no TCP."""
+        """True if the URI means this broker, which is reached without TCP."""
         return not self.host
 
     @property
@@ -66,7 +68,7 @@ class LinkURI:
 
     @property
     def place(self) -> str:
-        """Host and port as text, for errors and logs."""
+        """Host and port, or "this broker", as text for errors and logs."""
         if self.is_local:
             return "this broker"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -119,7 +121,9 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """Return a URI for logs and operators, without login and query. A web server's path is hidden, too."""
+    """Return a URI for logs and operators, without login and query. An HTTP path, which may be a key, is
+    hidden.
+    """
     if not uri:
         return ""
     parts = urlsplit(uri)
@@ -127,8 +131,8 @@ def without_login(uri: str) -> str:
 
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
-    """Return the client's Parameters for a connection to this URI. ``vhost``: default for a URI of this
-    broker. Raises URIError for a file that is not in ``tls_folder``.
+    """Return the client's Parameters for a connection to this URI. ``vhost``: used if a URI of this broker
+    names none. Raises URIError for a file that is not in ``tls_folder``.
     """
     options = tls_options(uri.options, tls_folder)
     if "frame_max" in options:
@@ -141,7 +145,9 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """Return a copy of the options with full file paths. Raises URIError for files not in ``tls_folder``."""
+    """Return a copy of the TLS options, in which files have full paths. Raises URIError for files not in
+    ``tls_folder``.
+    """
     options = dict(options)
     for key in FILES:
         if key in options:
@@ -152,7 +158,9 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """Return the full path of a file below ``folder``. Raises URIError, whose text contains no path."""
+    """Return the full path of a file below ``folder``. Raises URIError, whose text names ``key``, not the
+    path.
+    """
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:
@@ -165,7 +173,7 @@ def file_in(folder: str, path: str, key: str) -> str:
 
 
 def _local(parts: Any, scheme: str) -> LinkURI:
-    """Parse a URI of this broker. Raises URIError for a user, password or port."""
+    """Parse a URI without a host, which means this broker. Raises URIError for a user, password or port."""
     if scheme != "amqp":
         raise URIError(f"the URI has no host: this broker is reached by amqp:// and not by {scheme}://")
     if parts.netloc:
@@ -184,7 +192,7 @@ def _decoded(text: str, what: str) -> str:
 
 
 def _options(query: str) -> dict[str, Any]:
-    """Return {key: value} of an AMQP URI's query, checked. Raises URIError."""
+    """Return the checked {key: value} of an AMQP URI's query. Raises URIError."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
         known = urlencode([(key, value) for key, value in pairs if key not in _WITHOUT_EFFECT])

@@ -4,17 +4,18 @@
     User-Agent, X-Shovel, Content-Type, X-Message-Id, X-<header> for each header, Authorization,
     X-Signature: sha256=<HMAC of the body, in hex>
 
-Messages are posted one at a time, so that they arrive in order. A temporary failure is first retried here,
-after a back-off or Retry-After.
+Messages are posted one at a time, so that they arrive in order. After a temporary failure a message is posted
+again, after a back-off or Retry-After. The effects of answers; those of temporary failures follow the last
+retry:
 
-    2xx                         settles the message
-    408, 425, 429, 503, 507,    temporary failure of the server: finally ends the session, and the link opens
+    2xx                         the message is settled at its source
+    408, 425, 429, 503, 507,    temporary failure of the server: the session ends, and the link opens
     no connection,              another
     a port that expects TLS
-    other 5xx, no answer in     temporary failure that the message may have caused: finally refuses the
-    time, a broken connection   message, which counts towards the link's limit
-    any other answer            refuses the message at once; redirects are not followed, because only the
-                                original host was checked
+    other 5xx, no answer in     temporary failure that the message may have caused: the message is refused,
+    time, a broken connection   which counts towards the link's limit
+    any other answer            the message is refused at once; redirects are not followed, because only
+                                the original host was checked
 
 Header names and values, and perhaps the path, come from the publisher: all are checked before use.
 """
@@ -70,15 +71,17 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
 class Webhook:
-    """Describes a webhook, in place of a link's TargetEnd.
+    """The target of a link that posts to a web server. It takes the place of a TargetEnd.
 
+        destination  a URI or a list of URIs
         name         the link's name
-        connector    has ``connect_http``
+        connector    a links.local.Connector, whose ``connect_http`` is used
         secret       key to sign bodies with, or empty
         edit         as in TargetEnd
-        timeout_s    time for an answer
+        timeout_s    time limit for an answer
+        backoff      waits between the retries of a message
         tls          options to verify servers, named as in an AMQP URI
-        account      the link's account
+        account      (user who set the link, virtual host), as in Connector.connect
     """
 
     has_lane = False
@@ -99,7 +102,7 @@ class Webhook:
         self._connector = connector
 
     def open(self, uri: str) -> "Poster":
-        """Return a connected Poster, which begins with ``uri``. Raises URIError, OSError. May switch
+        """Return a connected Poster, whose first URI is ``uri``. Raises URIError, OSError. May switch
         greenlets.
         """
         first = self.uris.index(uri)
@@ -108,23 +111,23 @@ class Webhook:
         return poster
 
     def open_writer(self, uri: str, hub: Any) -> "WebhookTargetWriter":
-        """Return a WebhookTargetWriter that begins with ``uri``. Raises URIError, OSError. May switch
+        """Return a WebhookTargetWriter, whose first URI is ``uri``. Raises URIError, OSError. May switch
         greenlets.
         """
         return WebhookTargetWriter(self.open(uri), hub)
 
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
-        """A new HTTPConnection to this URI, not connected."""
+        """Return a new HTTPConnection to this URI, not connected."""
         return HTTPConnection(
             lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S, self.tls, self.account),
             self.timeout_s)
 
 
 class Poster:
-    """Posts messages to the current one of its URIs. After each failed attempt the next URI is current.
+    """Posts messages to a web server. After a failed attempt it goes on to the next of its URIs.
 
-    ``trouble``: why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins,
-    ``until_open()``, which may switch, before each attempt.
+    ``trouble``: why a message is being retried, as text, or None. ``on_trouble(text)`` is called before each
+    retry, ``until_open()``, which may switch greenlets, before each attempt.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
@@ -149,13 +152,13 @@ class Poster:
         self._connection.open()
 
     def close(self) -> None:
-        """Close the connection. A ``send`` in another greenlet raises OSError."""
+        """Close the connection. A ``send`` in another greenlet then raises OSError."""
         self._closed.set()
         self._connection.close()
 
     def send(self, message: Any) -> None:
-        """Post a message, with retries. Returns once the server has accepted the message. Raises
-        RefusedByTarget, or OSError if the server is at fault. May switch, for minutes.
+        """Post a message (a _Posted), with retries. Returns once the server has accepted the message. Raises
+        RefusedByTarget, or OSError if the server is at fault. May switch greenlets, for minutes.
         """
         attempt = 0
         try:
@@ -169,8 +172,8 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Post a message once. Returns None, or a _Failure if a retry may help. Raises RefusedByTarget,
-        OSError. May switch greenlets.
+        """Post a message once. Returns None on success, or a _Failure if a retry may help. Raises
+        RefusedByTarget, OSError. May switch greenlets.
         """
         if self.until_open is not None:
             self.until_open()
@@ -196,8 +199,8 @@ class Poster:
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
     def _failure(self, error: OSError) -> "_Failure":
-        """The _Failure for a missing answer. Raises OSError if the only URI cannot be used. May switch
-        greenlets.
+        """Return a _Failure for the ``error`` of a request without an answer. Raises OSError if the only URI
+        cannot be used. May switch greenlets.
         """
         if isinstance(error, ConnectionError) and self._connection.has_asked and self._expects_tls():
             error = SpeaksTLS()
@@ -220,8 +223,8 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Switch to the next URI, after a pause if all URIs have failed. May switch greenlets. Raises
-        RefusedByTarget or OSError after the last retry.
+        """Go on to the next URI, after a pause if all URIs have failed. Raises RefusedByTarget or OSError if
+        no retry is left. May switch greenlets.
         """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
@@ -257,7 +260,9 @@ class Poster:
         return path + self._uri.path
 
     def _headers(self, message: Any) -> list[tuple[str, bytes]]:
-        """Header fields (name, value) of a message's request. Raises RefusedByTarget."""
+        """Return the header fields of a message's request, as a list of (name, value). Raises
+        RefusedByTarget.
+        """
         table = _headers_of(message)
         headers = [*self._fixed, ("Content-Length", b"%d" % len(message.body))]
         properties = message.properties
@@ -298,10 +303,11 @@ class _Posted:
 
 
 class WebhookTargetWriter(TargetWriter):
-    """Posts messages one by one through ``poster``, which it owns.
+    """Posts messages one by one through ``poster``, a Poster that it closes at its end.
 
-    A 2xx counts as a confirm, any other answer as a refusal. A post runs in its own greenlet, all other work
-    in callbacks. Each batch from the transfer is one message or a piece of one.
+    A message that the server accepts counts as confirmed. RefusedByTarget counts as a refusal; an OSError
+    ends the session. A post runs in its own greenlet, all other work in callbacks. Each batch from the
+    transfer is one message or a piece of one.
     """
 
     def __init__(self, poster, hub):
@@ -322,7 +328,9 @@ class WebhookTargetWriter(TargetWriter):
         return self._posting is None
 
     def send(self, item, message):
-        """Collect a piece, and post the message once it is complete."""
+        """Collect the message, or piece of one, in ``item`` (a LinkBatch). Post the message once it is
+        complete.
+        """
         item.first_number = self.confirms.following
         keep = self._session.reader.keep_octets
         if not item.is_sent:
@@ -349,7 +357,7 @@ class WebhookTargetWriter(TargetWriter):
         self.abort()
 
     def abort(self):
-        """Close at once. A message that is being posted may arrive, and will be delivered again."""
+        """Close at once. A message that is being posted may still arrive, and will be delivered again."""
         super().abort()
         self._pieces.clear()
         self._poster.on_trouble = None
@@ -398,7 +406,7 @@ class _Failure(NamedTuple):
 
 
 def field_value(value: Any) -> bytes | None:
-    """A header's value encoded for HTTP; None if HTTP cannot carry it. None for tables, lists, text with line
+    """Return a header's value as bytes for HTTP; None if HTTP cannot carry it: tables, lists, text with line
     breaks, and more than VALUE_OCTETS_MAX bytes.
     """
     if isinstance(value, bool):
@@ -418,7 +426,9 @@ def field_value(value: Any) -> bytes | None:
 
 
 def retry_after_s(text: str) -> float:
-    """Seconds of a Retry-After, number or date (RFC 9110 §10.2.3), up to RETRY_AFTER_MOST_S; 0 if invalid."""
+    """Return the seconds of a Retry-After, a number or a date (RFC 9110 §10.2.3), at most RETRY_AFTER_MOST_S;
+    0 if invalid.
+    """
     text = text.strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:10]), RETRY_AFTER_MOST_S)
@@ -445,7 +455,7 @@ def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]
 
 
 def _headers_of(message: Any) -> dict[str, Any]:
-    """The message's headers table. Raises RefusedByTarget."""
+    """Return the message's headers table, {} if it has none. Raises RefusedByTarget."""
     try:
         return message.properties.headers or {}
     except Malformed as error:
@@ -453,7 +463,9 @@ def _headers_of(message: Any) -> dict[str, Any]:
 
 
 def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """Header fields for the publisher's headers, without those that HTTP forbids or that look like ours."""
+    """Return header fields for the publisher's headers, as a list of (name, value). Leaves out headers that
+    HTTP forbids, and names that only this module may set.
+    """
     fields: list[tuple[str, bytes]] = []
     room = HEADERS_OCTETS_MAX
     for name, value in table.items():

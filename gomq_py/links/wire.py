@@ -1,4 +1,4 @@
-"""Wire: the socket of a client's connection, which a link reads and writes without blocking.
+"""Wire: the socket of a gomq_py.client connection, which a link reads and writes without blocking.
 
 Used by sessions; uses the client. Output that the socket does not accept at once is kept until the event loop
 reports the socket writable. ``tick`` sends heartbeats and notices missing ones.
@@ -24,15 +24,16 @@ _CLOSE_OK = method_frame(0, ConnectionCloseOk())
 
 
 class Silent(ConnectionClosed):
-    """The broker sent nothing for too long."""
+    """The broker has sent nothing for two heartbeat intervals."""
 
 
 class Wire:
-    """Reads and writes a connection's socket.
+    """Reads and writes the socket of ``connection``, a client's Connection, which must not be used any more.
 
     The event loop calls ``readable()`` when bytes have arrived, ``broken(error)`` when writing has failed,
-    and ``drained()`` when all kept output is written. None of these may switch. ``kept_octets``: bytes queued
-    and not yet written. ``queued_octets``: bytes ever queued.
+    and ``drained()`` when it has written output that had to wait. None of these may switch greenlets.
+    ``ahead``: bytes that the client had already read. ``kept_octets``: bytes queued and not yet written.
+    ``queued_octets``: bytes ever queued.
     """
 
     __slots__ = (
@@ -75,7 +76,9 @@ class Wire:
         return self._pending is not None and not self.is_closed and self._pending() > 0
 
     def receive_into(self, view):
-        """Read into ``view``. Returns the number of bytes, 0 if none. Raises ConnectionClosed, OSError."""
+        """Read into ``view``. Returns the number of bytes, 0 if none have arrived. Raises ConnectionClosed,
+        OSError.
+        """
         try:
             count = self._receive_into(view)
         except _NOT_NOW:
@@ -102,7 +105,8 @@ class Wire:
 
     def tick(self, is_read):
         """Send a due heartbeat. Returns the seconds until the next call, or None without heartbeats. Raises
-        ConnectionClosed if the peer was silent for two intervals while input was read (``is_read``).
+        ConnectionClosed if the peer was silent for two intervals. ``is_read``: False if the link does not
+        read at present, so that silence proves nothing.
         """
         interval_s = self.heartbeat_s
         if not interval_s:
@@ -121,7 +125,9 @@ class Wire:
             0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
 
     def part(self):
-        """Close by a handshake, which the peer must complete within PARTING_S. May switch greenlets."""
+        """Close the connection by a handshake, which the peer must complete within PARTING_S. May switch
+        greenlets.
+        """
         self._stop_watching()
         if self.is_closed:
             return

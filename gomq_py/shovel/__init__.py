@@ -1,1 +1,1 @@
-"""Shovels: move messages from one broker to another until they are stopped."""
+"""Shovels: move messages from one broker to another, or to a web server, until they are stopped."""

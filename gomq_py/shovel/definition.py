@@ -1,7 +1,7 @@
-"""Definition: checks a shovel's definition key by key. Keys have the names of RabbitMQ and LavinMQ.
+"""Definition: checks a shovel's definition key by key. The keys have the names of RabbitMQ and LavinMQ.
 
-Imports no other module of this package. A refusal names the key and its valid values, but not the given
-value, which may hold a password.
+Imports no other module of this package. An error names the key and its valid values, but not the given value,
+which may hold a password.
 """
 import json
 from typing import Any
@@ -41,12 +41,12 @@ OLD_NAMES = {
 
 
 class DefinitionError(ValueError):
-    """The definition cannot be used. The text gives the reason, for the shovel's author."""
+    """The definition cannot be used. The text says why, for the user who sets the shovel."""
 
 
 class Definition:
-    """The checked definition of one shovel. Raises DefinitionError. Has an attribute for each key of KEYS
-    (underscores for hyphens), with the given value or the default.
+    """The checked definition of one shovel. It has an attribute for each key of KEYS (underscores for
+    hyphens), with the given value or the default.
     """
 
     def __init__(self, value):
@@ -103,7 +103,7 @@ class Definition:
 
     @property
     def is_predeclared(self):
-        """True if the shovel must not declare the objects at the source or at the destination."""
+        """True if src-predeclared or dest-predeclared is set: the shovel declares nothing at that end."""
         return self.src_predeclared or self.dest_predeclared
 
 
@@ -112,12 +112,12 @@ def is_local(uri):
 
 
 def vhost_of(uri, vhost_name):
-    """The virtual host in an AMQP URI, or ``vhost_name`` if the URI has none, as in RabbitMQ."""
+    """Return the virtual host in an AMQP URI, or ``vhost_name`` if the URI has none, as in RabbitMQ."""
     return uris.parse(uri).path or ("/" if urlsplit(uri).path else vhost_name)
 
 
 def with_vhost(uri, vhost_name):
-    """The AMQP URI, with ``vhost_name`` added if it has no virtual host. Other URIs stay unchanged."""
+    """Return an AMQP URI with ``vhost_name`` added if it has no virtual host. Other URIs stay unchanged."""
     parts = urlsplit(uri)
     if parts.scheme.lower() not in uris.AMQP or parts.path:
         return uri
@@ -126,7 +126,9 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """The definition with old key names replaced. Raises DefinitionError for an unknown key."""
+    """Return the definition with old key names replaced, without keys whose value is None. Raises
+    DefinitionError for an unknown key, or one given twice.
+    """
     given = {}
     for key, item in value.items():
         name = OLD_NAMES.get(key, key)
@@ -354,11 +356,11 @@ _NOT_OF_WEBHOOKS = (
 
 
 def values_of(section):
-    """Return (vhost name, definition) from a section [shovel:NAME] of the configuration.
+    """Return (vhost name, definition) from a section [shovel:NAME] of the configuration file.
 
-    The section has a parameter's keys. Numbers, booleans, lists of URIs (separated by commas) and objects
-    (JSON) are text. ``vhost``: the vhost that lists the shovel, and the default virtual host of a URI. Raises
-    DefinitionError, which names the key.
+    ``section``: {key: text}. The keys are those of a shovel's definition, and ``vhost``, the virtual host
+    that the shovel belongs to. The definition has the values decoded from the text: lists of URIs are
+    separated by commas, objects are JSON. Raises DefinitionError, which names the key.
     """
     value = {}
     for key, text in section.items():

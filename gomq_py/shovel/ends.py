@@ -1,5 +1,5 @@
 """Ends: makes the link of a shovel, with functions that declare queues at both ends and edit messages. Called
-by the supervisor. Only this module imports links, so a broker without shovels needs no client.
+by the supervisor. Only this module imports links.link, so a broker without shovels does not load it.
 """
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ LONGEST_WAIT_S = 300.0
 
 class Opener:
     """A callable that makes the links of shovels. ``connector``: the broker's links.local.Connector.
-    ``cluster_name()``: this broker's name, for forward headers.
+    ``cluster_name()``: returns this broker's name, for the header x-shovelled.
     """
 
     def __init__(self, hub, connector, cluster_name):
@@ -32,7 +32,9 @@ class Opener:
         self._cluster_name = cluster_name
 
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
-        """Make the Link of a shovel, not started. Raises ValueError. Shovels explains the arguments."""
+        """Make the Link of a shovel, and return it without starting it. Raises ValueError. Arguments: see
+        supervisor.Shovels.
+        """
         definition, vhost = shovel.definition, shovel.vhost.name
         account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"
@@ -81,7 +83,9 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """Return (source URI, destination URI): the link's present URIs, or else the definition's first ones."""
+    """Return (source URI, destination URI) that the link uses now or used last, or else the definition's
+    first ones.
+    """
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -90,7 +94,7 @@ def link_uris(shovel):
 
 
 def source_of(definition, vhost, begin_at, is_of_stream):
-    """Return the SourceEnd of a shovel's definition. ``begin_at``: stream offset, or None."""
+    """Return the SourceEnd of a shovel's definition. ``begin_at``: stream offset to begin at, or None."""
     arguments = dict(definition.src_consumer_args)
     # a remote queue's kind is unknown; the first delivery of a stream shows it
     may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
@@ -108,7 +112,7 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 def _prepare_source(definition):
     """Return a function(channel) that declares the source queue and returns its name. The queue is the
-    definition's, or an exclusive queue of the shovel, bound to the definition's exchange.
+    definition's queue, or an exclusive queue bound to the definition's exchange.
     """
     def prepare(channel):
         if definition.src_exchange is not None:
@@ -135,7 +139,8 @@ def _prepare_target(definition):
 
 def declare_queue(channel, name, arguments, is_predeclared):
     """Declare a durable queue if it is missing. An existing queue is not changed. ``is_predeclared``: only
-    check that the queue exists. May switch greenlets. Raises ChannelClosed.
+    check that the queue exists. May switch greenlets. Raises ChannelClosed if it is missing or cannot be
+    declared.
     """
     if is_predeclared:
         channel.queue_declare(name, passive=True)
@@ -152,8 +157,9 @@ def declare_queue(channel, name, arguments, is_predeclared):
 
 
 def edit_of(definition, shovelled_by, name, vhost, type_, uris):
-    """Return a function(properties, delivery) that changes and returns a message's Properties. Returns None
-    if the definition requires no change. ``uris()`` returns the present (source URI, destination URI).
+    """Return a function(properties, delivery) that changes and returns a message's Properties; None if the
+    definition requires no change. ``shovelled_by``: this broker's name. ``uris()`` returns the present
+    (source URI, destination URI).
     """
     steps: list[Callable[[Any], None]] = []
     if definition.dest_publish_properties:
@@ -174,7 +180,7 @@ def edit_of(definition, shovelled_by, name, vhost, type_, uris):
 
 
 class _Given:
-    """Carries out dest-publish-properties: sets properties of a message to fixed values."""
+    """Implements dest-publish-properties: sets properties of a message to fixed values."""
 
     def __init__(self, values):
         self._values = values
@@ -185,8 +191,8 @@ class _Given:
 
 
 class _Forwarded:
-    """Carries out dest-add-forward-headers: prepends this shovel to the header x-shovelled. The header lists
-    the shovels that the message has passed, as in RabbitMQ.
+    """Implements dest-add-forward-headers: prepends an entry about this shovel to the header x-shovelled,
+    which lists the shovels that the message has passed, as in RabbitMQ.
     """
 
     def __init__(self, definition, shovelled_by, name, vhost, type_, uris):
@@ -216,5 +222,5 @@ class _Forwarded:
 
 
 def _stamp(properties):
-    """Carries out dest-add-timestamp-header: adds a header with the current Unix time in seconds."""
+    """Implement dest-add-timestamp-header: add a header with the current Unix time in seconds."""
     properties.headers = {**(properties.headers or {}), FORWARDED_AT: Int64(int(time.time()))}

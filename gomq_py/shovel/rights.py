@@ -1,6 +1,6 @@
-"""Rights: finds the user whose rights a shovel has at its local ends, and checks these rights.
+"""Rights: finds the user whose rights a shovel has at its ends in this broker, and checks these rights.
 
-A shovel has no more rights than the user who set it. At remote ends the shovel logs in at the remote broker,
+A shovel has no more rights than the user who set it. At an end in another broker the shovel logs in there,
 and no rights are checked here.
 """
 from gomq_py.broker.policies.parameters import OPERATOR
@@ -11,17 +11,17 @@ from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 
 
 class Rights:
-    """Finds users who set shovels in one broker, and checks their rights."""
+    """Finds the users who set the shovels of one broker, and checks their rights."""
 
     def __init__(self, broker):
         self._broker = broker
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """Return the User whose rights a shovel has at local ends.
+        """Return the User whose rights a shovel has at ends in this broker.
 
-        ``by``: name of the user who set the shovel, OPERATOR or None. If there is no such user, raises
-        DefinitionError, or returns None if ``is_needed`` is False.
+        ``by``: name of the user who set the shovel, OPERATOR or None. If there is no such user, or the user
+        may not set shovels, raises DefinitionError, or returns None if ``is_needed`` is False.
         """
         try:
             return self._setters.user_of(by, "the shovel")
@@ -36,11 +36,15 @@ class Rights:
         return user is not None and ADMINISTRATOR in user.tags
 
     def is_less(self, shovel):
-        """True if the user who set a running shovel has lost the administrator tag since its start."""
+        """True if the shovel has a link, and the user who set it has lost the administrator tag since the
+        start.
+        """
         return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):
-        """Check the rights of every local end of a shovel in this vhost. Raises DefinitionError."""
+        """Check the rights of user ``by`` at every end in this broker of a shovel in this vhost. Raises
+        DefinitionError.
+        """
         for uri in filter(is_local, definition.src_uri):
             self._check_end(uri, vhost_name, by, (
                 (QUEUE, definition.src_queue), (EXCHANGE, definition.src_exchange)), ())

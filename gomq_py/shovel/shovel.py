@@ -18,7 +18,7 @@ ERROR_CHARACTERS = 500
 
 
 class NoVHost:
-    """Stands for a virtual host that does not exist, or not yet."""
+    """Stand-in for a virtual host that the configuration names for a shovel and that does not exist."""
 
     is_gone = True
 
@@ -31,7 +31,8 @@ class Shovel:
     """One shovel: its definition, state and link. ``vhost``: a VHost or NoVHost. ``by``: name of the user who
     set the shovel.
 
-        fault      why the shovel cannot run, or None
+        value      the definition as given, decoded JSON
+        fault      why the shovel cannot run, as text, or None
         link       None until the shovel is started
         has_run    the shovel existed at boot, or has been running since it was set: if a queue or
                    exchange is missing, the shovel waits instead of failing
@@ -66,7 +67,7 @@ class Shovel:
 
     @property
     def key(self):
-        """Identifies the shovel: (vhost name, shovel name)."""
+        """(vhost name, shovel name), which identifies the shovel."""
         return self.vhost.name, self.name
 
     @property
@@ -84,7 +85,9 @@ class Shovel:
 
     @property
     def error(self):
-        """The last error, or why the shovel is not running, without passwords; "" if nothing is wrong."""
+        """The last error, or why the shovel is not running, as text without passwords; "" if nothing is
+        wrong.
+        """
         if self.is_waiting:
             return WAITS
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""
@@ -101,11 +104,11 @@ class Shovel:
             "pause_shovel")
 
     def changed(self):
-        """Record the present time as the time of the last change of state."""
+        """Record the present time as that of the last change of state."""
         self.changed_at_s = time.time()
 
     def described(self):
-        """A description for operators: a dict with RabbitMQ's keys where RabbitMQ has them."""
+        """Return a description for operators: a dict with RabbitMQ's keys where RabbitMQ has them."""
         state, status = self.state, self.link.status if self.link is not None else None
         shown = {
             "name": self.name, "vhost": self.vhost.name, "type": self.type, "state": state,
@@ -148,7 +151,7 @@ def _of_definition(definition, vhost_name):
 
 
 def status_event(shovel):
-    """A dict for the event of a shovel's changed state."""
+    """Return the content of the event shovel.worker.status, as a dict."""
     shown = shovel.described()
     return {
         "name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type, "status": shovel.state,

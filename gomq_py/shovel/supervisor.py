@@ -1,7 +1,8 @@
-"""Supervisor: keeps the shovels of one broker, from its parameters and its configuration.
+"""Supervisor: creates, starts and stops the shovels of one broker, as parameters and configuration define
+them.
 
 Made by the node. The supervisor starts links once the listeners are open, stops them before the listeners
-close, and reports their state to operators and as events. Links do the work. Only ``close`` switches.
+close, and reports their state to operators and as events. Only ``close`` switches greenlets.
 """
 import time
 
@@ -37,7 +38,7 @@ STARTED_AT_ONCE = 100
 
 
 class Shovels(Component):
-    """Keeps the shovels of a broker.
+    """Keeps the shovels of a broker, and handles the parameters that define them.
 
     ``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a Link without starting it.
     ``user_of(is_needed)`` returns the shovel's User, see Rights.user_of. ``begin_at``: stream offset, or
@@ -60,8 +61,8 @@ class Shovels(Component):
     # called by the node
 
     def take_over(self, sections):
-        """Create the shovels of the configuration and of the parameters. ``sections``: {name: {key: text}}
-        from the configuration. Raises DefinitionError for an invalid section.
+        """Create the shovels of the configuration and of the parameters, without starting them. ``sections``:
+        {name: {key: text}} from the configuration. Raises DefinitionError for an invalid section.
         """
         for name, section in sections.items():
             try:
@@ -81,7 +82,7 @@ class Shovels(Component):
         self._broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Start all shovels. More than STARTED_AT_ONCE are started in slices."""
+        """Start all shovels. If they are more than STARTED_AT_ONCE, a Job starts the rest in slices."""
         self._is_started = True
         shovels = list(self._shovels.values())
         for shovel in shovels:
@@ -92,13 +93,13 @@ class Shovels(Component):
             self._hub.scheduler.start(Starting(self, shovels[STARTED_AT_ONCE:]))
 
     def start_one(self, shovel):
-        """Start this shovel, if it still exists and has not started."""
+        """Start this shovel, unless it was removed, has started, or its previous link is still ending."""
         if self._is_started and self._shovels.get(shovel.key) is shovel and shovel.link is None and (
                 shovel.key not in self._ending):
             self._start(shovel)
 
     def close(self):
-        """Stop all shovels. May switch greenlets."""
+        """Stop all shovels, and wait up to END_S for messages in flight. May switch greenlets."""
         self._is_started = False
         self._broker.events.unsubscribe(self._event)
         if self._offsets_timer is not None:
@@ -113,19 +114,19 @@ class Shovels(Component):
     # called by doors
 
     def all(self, vhost_name=None):
-        """The Shovels of one vhost, or of all vhosts, as a list sorted by vhost and name."""
+        """Return a list of the Shovels of one vhost, or of all vhosts, sorted by vhost and name."""
         return [
             shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
 
     def missing_vhosts(self):
-        """Names of missing virtual hosts for which the configuration has shovels, as a sorted list."""
+        """Return a sorted list of virtual hosts that configured shovels name and that do not exist."""
         return sorted({shovel.vhost.name for shovel in self._shovels.values() if shovel.vhost.is_gone})
 
     def find(self, vhost_name, name):
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
-        """A shovel's description (dict) for operators. ``lag``: ready messages at its source, or None."""
+        """Return a dict about a shovel for operators. ``lag``: ready messages at its source, or None."""
         queue = self._own_source(shovel)
         lag = queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
         return {**shovel.described(), "lag": lag}
@@ -141,7 +142,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """End a pause and restart. Returns False if it was not paused. Raises OSError, ValueError."""
+        """End a pause and start the shovel. Returns False if it had none. Raises OSError, ValueError."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
@@ -150,9 +151,9 @@ class Shovels(Component):
         return True
 
     def restart(self, shovel, by):
-        """Close the shovel's connections, if any, and connect by the present definition.
+        """Close the shovel's connections, if any, and connect again, as the present definition says.
 
-        A definition in the state WAITING takes effect as if user ``by`` had set it now. A paused shovel stays
+        A shovel in the state WAITING takes effect as if user ``by`` had set it now. A paused shovel stays
         paused. Raises OSError, ValueError.
         """
         if shovel.is_waiting:
@@ -163,7 +164,7 @@ class Shovels(Component):
         self._start(shovel)
 
     def delete(self, shovel):
-        """Delete a shovel. Raises OSError; ValueError if the shovel is in the configuration."""
+        """Delete a shovel and its parameter. Raises OSError; ValueError if it is in the configuration."""
         if shovel.why_kept is not None:
             raise DefinitionError(shovel.why_kept)
         self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
@@ -184,7 +185,7 @@ class Shovels(Component):
         self._rights.check(shovel.definition, vhost.name, by)
 
     def fault_of(self, vhost, name, value):
-        """Reason why the stored value is not a valid shovel, as text; None if it is valid."""
+        """Return why the stored value is not a valid shovel, as text; None if it is valid."""
         shovel = self._shovels.get((vhost.name, name))
         return shovel.fault if shovel is not None and shovel.definition is None else None
 
@@ -268,7 +269,7 @@ class Shovels(Component):
         return shovel
 
     def _begin_static(self, before):
-        """Restart a shovel of the configuration, because its virtual host was created or deleted."""
+        """Replace a shovel of the configuration, because its virtual host was created or deleted."""
         shovel = self._keep_static(before.name, before.vhost.name, before.value)
         if self._is_started:
             self._start(shovel)
@@ -362,7 +363,7 @@ class Shovels(Component):
             self._has_stopped(shovel, link)
 
     def _has_stopped(self, shovel, link):
-        """Start the shovel's next link, if any, because the stopped ``link`` has no messages in flight."""
+        """Save the stream offset of a ``link`` that has ended, and start the shovel's next link, if any."""
         self._is_ended.set()
         if self._ending.get(shovel.key) is link:
             del self._ending[shovel.key]
@@ -406,7 +407,7 @@ class Shovels(Component):
         self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
     def _own_source(self, shovel):
-        """The shovel's source Queue, if it exists in this broker; otherwise None."""
+        """Return the shovel's source Queue, if it is in this broker; otherwise None."""
         definition = shovel.definition
         if definition is None or definition.src_queue is None or not is_local(definition.src_uri[0]):
             return None
@@ -427,7 +428,7 @@ class Shovels(Component):
                 self._watch_offset(shovel)
 
     def _keep_offset(self, shovel, link):
-        """Save the stream offset at which the shovel continues. All earlier messages have arrived."""
+        """Save the stream offset at which the shovel continues after a restart."""
         offset = link.stream_offset if shovel.is_of_stream else None
         if offset is None:
             return
@@ -440,7 +441,7 @@ class Shovels(Component):
                 shovel.name, shovel.vhost.name, error)
 
     def _offset_to_begin_at(self, shovel):
-        """The saved offset for the shovel's stream, or None."""
+        """Return the saved offset in the shovel's stream, or None."""
         if not shovel.is_of_stream:
             return None
         note = shovel.vhost.notes.get((OFFSET_NOTES, shovel.name))

@@ -1,1 +1,1 @@
-"""A broker for the tests of other projects, which can also misbehave, and a pytest plugin."""
+"""A broker for the tests of other projects, which can be made to misbehave, and a pytest plugin."""

@@ -1,4 +1,4 @@
-"""Runs a broker in a child process. A test can kill it, restart it and make it misbehave."""
+"""ChildBroker: runs a broker in a child process, which a test can kill, restart and make misbehave."""
 import json
 import os
 import shutil
@@ -36,10 +36,10 @@ PORTS = (*(f"{protocol}_port" for protocol in CONTAINER_PORTS), "metrics_http_po
 class ChildBroker(Addresses):
     """A broker in a child process: ``with ChildBroker() as broker: connect(broker.amqp_url)``.
 
-    Takes the keywords of ``gomq_py.Broker``. With ``sync=True`` it flushes messages to disk, otherwise not: a
-    kill loses no message even so, but a power cut may. ``tls=True`` opens listeners with TLS for AMQP and
+    Takes the keywords of ``gomq_py.Broker``. By default it does not flush messages to disk (``sync=False``):
+    a kill loses no message even so, but a power cut may. ``tls=True`` opens listeners with TLS for AMQP and
     MQTT, with a new certificate for localhost and 127.0.0.1. This needs the package trustme; ``ca_file`` is
-    the certificate of its authority.
+    the path of the certificate of its authority.
     """
 
     def __init__(
@@ -114,7 +114,9 @@ class ChildBroker(Addresses):
             self._end()
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, like a crash. Confirmed messages survive."""
+        """Kill the broker with SIGKILL, like a crash. Confirmed messages survive. Raises RuntimeError if none
+        runs.
+        """
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
@@ -154,7 +156,7 @@ class ChildBroker(Addresses):
 
     @property
     def log_text(self) -> str:
-        """The broker's log since the first start. Option ``log_level`` decides how much is logged."""
+        """The broker's log since the first start. The option ``log_level`` decides how much is logged."""
         if self._log is None:
             return self._logged
         length = os.fstat(self._log.fileno()).st_size
@@ -170,7 +172,7 @@ class ChildBroker(Addresses):
     # addresses, by the names that a testcontainers.rabbitmq.RabbitMqContainer has for them
 
     def get_connection_params(self) -> "ConnectionParameters":
-        """The parameters of a pika connection to the default vhost, for the user guest."""
+        """Return the parameters of a pika connection to the default vhost, for the user guest."""
         import pika
         return pika.URLParameters(self.amqp_url)
 
@@ -178,8 +180,8 @@ class ChildBroker(Addresses):
         return self._address("amqp")[0]
 
     def get_exposed_port(self, port: int) -> int:
-        """The present port for a port of a RabbitMQ container: 5672 for AMQP, 1883 for MQTT, 15672 for
-        management. Raises ValueError for a port that such a container does not have.
+        """Return this broker's port for a port of a RabbitMQ container: 5672 for AMQP, 1883 for MQTT, 15672
+        for management, and those with TLS. Raises ValueError for a port that such a container does not have.
         """
         for protocol, usual in CONTAINER_PORTS.items():
             if usual == int(port):
@@ -189,30 +191,34 @@ class ChildBroker(Addresses):
     # vhosts
 
     def create_vhost(self, name: str) -> "ChildVHost":
-        """Create or find a vhost in which guest has all rights. A ``with`` block deletes it at its end."""
+        """Create a vhost in which guest has all rights; an existing one is not changed. Returns a context
+        manager that deletes the vhost at its end.
+        """
         self._ask("create_vhost", name)
         return ChildVHost(self, name)
 
     # the switches of chaos.Chaos
 
     def drop_connections(self) -> int:
-        """Cut all connections without a close handshake. Returns their count."""
+        """Cut all connections without a close handshake. Returns their number."""
         return int(self._ask("drop_connections"))
 
     def close_connections(self, reason: str = "closed by a test") -> int:
-        """Close all connections with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns their count."""
+        """Close all connections: AMQP with code 320 CONNECTION_FORCED, MQTT 5 with reason code 0x98. Returns
+        their number.
+        """
         return int(self._ask("close_connections", reason))
 
     def refuse_logins(self, refuse: bool = True) -> None:
-        """Refuse every password from now on; ``refuse_logins(False)`` ends this."""
+        """Refuse all logins from now on; ``refuse_logins(False)`` ends this."""
         self._ask("refuse_logins", refuse)
 
     def delay_confirms(self, seconds: float) -> None:
-        """Delay each publisher confirm, on all channels, by ``seconds``; 0 ends this."""
+        """Delay each publisher confirm, and MQTT's PUBACK, PUBREC and PUBCOMP, by ``seconds``; 0 ends it."""
         self._ask("delay_confirms", seconds)
 
     def nack_confirms(self, every: int) -> None:
-        """Nack one in ``every`` publishes (2: every second publish); 0 ends this."""
+        """Refuse one in ``every`` publishes (2: every second publish), although it is stored; 0 ends this."""
         self._ask("nack_confirms", every)
 
     def trip_alarm(self, reason: str | None = "low on memory") -> None:
@@ -247,7 +253,7 @@ class ChildBroker(Addresses):
             self._options |= self._make_certificate()
 
     def _make_certificate(self):
-        """Make a certificate in the temporary folder. Returns the options that name it."""
+        """Make a certificate in the temporary folder. Returns the broker's options for it, a dict."""
         import trustme
         authority = trustme.CA()
         certificate = authority.issue_cert("localhost", "127.0.0.1", "::1")
@@ -292,7 +298,7 @@ class ChildBroker(Addresses):
 
 
 class ChildVHost(Addresses):
-    """A vhost of a ChildBroker, with the broker's URLs for it. Over MQTT its user is ``NAME:guest``."""
+    """A vhost of a ChildBroker, with the broker's URLs for it. An MQTT client logs in as ``NAME:guest``."""
 
     def __init__(self, broker: ChildBroker, name: str) -> None:
         self.broker = broker
@@ -317,7 +323,7 @@ class ChildVHost(Addresses):
 
 
 def _plain(name, value):
-    """Convert an option for JSON: a path to text, a port to a number; other values stay unchanged."""
+    """Return an option's value for JSON: a path as text, a port as a number, others unchanged."""
     if name in PORTS:
         return int(value)
     return str(value) if isinstance(value, PurePath) else value

@@ -1,6 +1,6 @@
-"""Chaos: makes a broker misbehave as real brokers do, so that programs can be tested with that.
+"""Chaos: makes a broker misbehave as real brokers do, so that a program's reactions can be tested.
 
-It runs in the broker's thread and acts on the launcher's parts. Clients see the same as in a real failure;
+Runs in the broker's thread, and acts on parts of the launcher. Clients see the same as in a real failure;
 confirmed messages survive. Only ``gomq_py.testing`` adds it to a broker.
 """
 from collections import deque
@@ -40,7 +40,7 @@ class Chaos:
         return len(connections)
 
     def close_connections(self, reason: str = "closed by a test") -> int:
-        """Close all connections like an operator. Returns their count. Over AMQP the close has code 320
+        """Close all connections as an operator does. Returns their number. Over AMQP the close has code 320
         CONNECTION_FORCED and the reason, over MQTT 5 it is DISCONNECT 0x98.
         """
         _check_text("close_connections", reason)
@@ -96,7 +96,9 @@ class Chaos:
         self.trip_alarm(None)
 
     def unlucky(self, first: int, last: int) -> list[int]:
-        """Return which publishes from number ``first`` to ``last`` to refuse, a list. Counts all of them."""
+        """Return a list of the publishes to refuse, out of those with the numbers ``first`` to ``last``.
+        Counts all of them, so that one in ``nack_every`` is refused.
+        """
         if not self.nack_every:
             return []
         unlucky = [
@@ -129,7 +131,7 @@ def _check_text(switch, given):
 
 
 class ChaosConfirms(Confirms):
-    """The Confirms of a channel, which nack some publishes that Chaos chooses."""
+    """The Confirms of an AMQP channel, with basic.nack for the publishes that Chaos chooses."""
 
     __slots__ = ("_chaos", "_chosen_up_to")
 
@@ -146,7 +148,9 @@ class ChaosConfirms(Confirms):
 
 
 class ChaosConnection:
-    """Stands in for the connection in the code that answers MQTT publishes. Delays or refuses answers."""
+    """Stand-in for an MQTT connection, which delays or refuses answers to publishes. Only the code that
+    answers publishes gets it.
+    """
 
     def __init__(self, connection, chaos):
         self.output = self
@@ -159,7 +163,9 @@ class ChaosConnection:
         return getattr(self._connection, name)
 
     def write(self, octets):
-        """Send acknowledgements in order, after the delay. Chaos turns some of them into refusals."""
+        """Send acknowledgements (encoded packets) in order, after the delay. Turns those that Chaos chooses
+        into refusals.
+        """
         if not self._chaos.confirm_delay_s and not self._waiting:
             self._answer(octets)
             return

@@ -46,7 +46,9 @@ def main(arguments):
 
 
 def carry_out(broker, verbs):
-    """Carry out the parent's commands. Return True after ``stop``, False if the parent ends first."""
+    """Carry out the parent's commands. Returns True after ``stop``, False if the parent ends first.
+    ``verbs``: {command: function(launcher, *arguments)}.
+    """
     for line in lines_of_parent():
         request = json.loads(line)
         if request["verb"] == "stop":
@@ -83,15 +85,15 @@ def call_chaos(method, _launcher, *arguments):
 
 
 def create_vhost(launcher, name):
-    """Create a vhost in which guest has all rights, after a deleted one of this name is gone. May switch
-    greenlets.
+    """Create a vhost in which guest has all rights; an existing one is not changed. If a deleted vhost of
+    this name still has contents, waits until they are removed. May switch greenlets.
     """
     launcher.broker.wait_until_gone(name)
     launcher.broker.create_vhost(name, creator="guest")
 
 
 def delete_vhost(launcher, name):
-    """Delete the vhost and close its connections. A job of the broker deletes its files afterwards."""
+    """Delete the vhost and close its connections. A job of the broker deletes its contents afterwards."""
     connections = [one for one in launcher.hub.clients.all() if one.vhost and one.vhost.name == name]
     launcher.broker.delete_vhost(name, connections)
 

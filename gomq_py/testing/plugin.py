@@ -45,7 +45,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="session")
 def gomq(pytestconfig: pytest.Config) -> "Iterator[ChildBroker]":
-    """A broker that all tests of the session share: each test must use its own names of queues, or
+    """A ChildBroker that all tests of the session share. Each test must use its own queue names, or
     ``gomq_vhost``.
 
     A test that makes the broker misbehave must call ``gomq.calm()`` at its end.
@@ -58,7 +58,9 @@ def gomq(pytestconfig: pytest.Config) -> "Iterator[ChildBroker]":
 
 @pytest.fixture
 def gomq_vhost(gomq: "ChildBroker") -> "Iterator[ChildVHost]":
-    """A new, empty vhost of the session's broker for this test alone, with URLs like a broker's."""
+    """A new, empty vhost of the session's broker for this test alone, a ChildVHost. It has URLs as a broker
+    has.
+    """
     with gomq.create_vhost(f"test-{next(_NUMBERS)}") as vhost:
         yield vhost
 
@@ -67,7 +69,7 @@ def gomq_vhost(gomq: "ChildBroker") -> "Iterator[ChildVHost]":
 def gomq_fresh(
     tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest,
 ) -> "Iterator[ChildBroker]":
-    """A new, empty broker for this test alone, which may kill it."""
+    """A new, empty ChildBroker for this test alone, which may kill it."""
     from gomq_py.testing.brokers import ChildBroker
     options = _options(pytestconfig)
     for marker in reversed(list(request.node.iter_markers("gomq"))):  # the test's own is the last
@@ -77,7 +79,9 @@ def gomq_fresh(
 
 
 def _options(config: pytest.Config) -> dict[str, Any]:
-    """The ini option as keywords of ChildBroker, which takes settings as texts, too."""
+    """Return the ini option gomq_options as keywords of ChildBroker. Values stay text, except true and false.
+    Raises UsageError.
+    """
     options = {}
     for line in config.getini("gomq_options"):
         name, equals, text = (part.strip() for part in line.partition("="))
