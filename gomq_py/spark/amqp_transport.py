@@ -1,10 +1,10 @@
-"""The transport that reads streams by AMQP consumers, from brokers that serve no segment files (RabbitMQ,
-LavinMQ).
+"""The transport that reads streams by AMQP consumers.
 
-It is slower than the other transports, because the broker delivers every message. AMQP has no request for a
-stream's first and last offset, nor for its identity. So one short consumer from ``first`` on and one from
-``last`` on find the two offsets. The checkpoint keeps a digest of the last message that was read. If the
-message at that offset has another digest later, a different stream has the name.
+It is for brokers that serve no segment files (RabbitMQ, LavinMQ), and slower than the other transports,
+because the broker delivers every message. AMQP has no request for a stream's first and last offset, nor for
+its identity. So one short consumer from ``first`` on and one from ``last`` on find the two offsets. The
+checkpoint keeps a digest of the last message that was read. If the message at that offset has another digest
+later, a different stream has the name.
 """
 import hashlib
 import time
@@ -32,8 +32,7 @@ _CLIENT = "gomq-py spark source"
 
 
 class AmqpTransport:
-    """Reads the streams of one vhost over one AMQP connection. A pickled copy opens a connection of its own.
-    """
+    """Reads the streams of one vhost over one AMQP connection. A pickled copy opens its own connection."""
 
     def __init__(self, options, credentials):
         self._door = AmqpDoor(options, credentials)
@@ -123,9 +122,7 @@ class AmqpTransport:
 
     @contextmanager
     def _consuming(self, name, start, prefetch):
-        """Context manager: yields a Consumer of the stream. If the broker refuses it or cancels it, raises a
-        GomqError.
-        """
+        """Context manager: yields a Consumer of the stream. Raises a GomqError if the broker refuses it."""
         channel = None
         try:
             if self._connection is None or self._connection.error is not None:
@@ -176,9 +173,7 @@ class AmqpTransport:
                 self._pause(deadline, error)
 
     def _pause(self, deadline, error, name=None):
-        """Close the connection and wait before the next attempt. Raises Unreachable if the deadline has
-        passed.
-        """
+        """Close the connection, and wait before the next attempt. Raises Unreachable after the deadline."""
         self.close()
         if time.monotonic() >= deadline:
             what = "" if name is None else f" (reading stream '{name}')"
@@ -205,9 +200,7 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """Return [(offset, Delivery)] of the messages that the broker has sent so far, after a round trip to
-        the broker.
-        """
+        """Return [(offset, Delivery)] of the messages that the broker sends within one round trip."""
         # Those before the answer to a passive declare.
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count

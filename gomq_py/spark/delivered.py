@@ -22,9 +22,7 @@ STAMP_HEADER = "timestamp_in_ms"
 
 
 class DeliveryReader:
-    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``. ``lost``: number of missing
-    offsets.
-    """
+    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``. ``lost``: missing messages."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -73,7 +71,7 @@ class DeliveryReader:
 
     def _lose(self, stream, first, until, why):
         """Count and log the offsets from ``first`` to ``until`` (exclusive) as missing. With option
-        failOnDataLoss, raise DataLoss instead. ``why``: end of the text.
+        failOnDataLoss, raise DataLoss instead. ``why``: the reason, for the text.
         """
         if until <= first:
             return
@@ -110,9 +108,7 @@ class Row:
 
 
 def runs(pieces):
-    """Return a list of [stream, epoch, first offset, end offset (exclusive)], one per group of adjacent
-    Pieces.
-    """
+    """Return a list of [stream, epoch, first offset, end offset (exclusive)]. Adjacent Pieces are joined."""
     found: list = []
     for piece in pieces:
         if found and found[-1][:2] == [piece.stream, piece.epoch] and found[-1][3] == piece.first:

@@ -51,8 +51,9 @@ class FilesTransport(SegmentTransport):
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """Return the offset of the first message at or after a Unix time in ms; without such a message, the
-        end offset. Raises GomqError.
+        """Return the offset of the first message at or after a Unix time in ms.
+
+        Returns the end offset if there is no such message. Raises GomqError.
         """
         shape = self.describe(name)
         for part in shape.segments:
@@ -157,8 +158,7 @@ def _scanned(content, number, found):
 
 
 def _blocks(content, found, block):
-    """Yield ``block`` again and again, each time filled with the next valid records. Skips damaged records.
-    """
+    """Yield ``block`` repeatedly, filled each time with the next valid records. Skips damaged records."""
     at = head.HEAD_BYTES
     while True:
         status = block.walk(content, at, len(content), found, 0, _ALL)

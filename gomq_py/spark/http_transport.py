@@ -24,8 +24,7 @@ QUEUES_AT_ONCE = 500
 
 
 class HttpTransport(SegmentTransport):
-    """Reads the streams of one vhost over one HTTP connection. A pickled copy opens a connection of its own.
-    """
+    """Reads the streams of one vhost over one HTTP connection. A pickled copy opens its own connection."""
 
     def __init__(self, options, credentials):
         self.url = options["url"]
@@ -69,8 +68,9 @@ class HttpTransport(SegmentTransport):
             raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """Return the offset of the first message at or after a Unix time in ms; without such a message, the
-        next offset. Raises GomqError.
+        """Return the offset of the first message at or after a Unix time in ms.
+
+        Returns the stream's next offset if there is no such message. Raises GomqError.
         """
         return self._json(
             f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name)

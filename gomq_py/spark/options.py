@@ -113,9 +113,7 @@ def _names(name, value):
 
 
 def _assigned(name, value):
-    """Parse a JSON list of streams, or Kafka's form {name: [0]}. Returns a tuple of names, which may contain
-    commas.
-    """
+    """Parse a JSON list of streams, or Kafka's form {name: [0]}, into a tuple. Names may contain commas."""
     try:
         given = json.loads(value)
         if isinstance(given, dict) and all(partitions == [0] for partitions in given.values()):
@@ -282,9 +280,7 @@ _SECRETS = {"user", "username", "password", "token", "secret"}
 
 @dataclass
 class Credentials:
-    """User and password, or a token. The repr() leaves out password and token, so that plans and logs do not
-    show them.
-    """
+    """User and password, or a token. Plans and logs show the repr(), which leaves out password and token."""
 
     user: str = "guest"
     password: str = field(default="guest", repr=False)
@@ -425,9 +421,10 @@ def _unknown(key):
 
 
 def credentials(options, environment=None):
-    """Return the Credentials from the file in option credentialsFile or, without the option, from the
-    variables GOMQ_USER, GOMQ_PASSWORD and GOMQ_TOKEN; user and password are guest by default. The file is
-    JSON with user and password, or token. Raises OptionError.
+    """Return the Credentials from a file or from environment variables. Raises OptionError.
+
+    The option credentialsFile names the file: JSON with user and password, or token. Without the option,
+    GOMQ_USER, GOMQ_PASSWORD and GOMQ_TOKEN are used; user and password are guest by default.
     """
     environment = os.environ if environment is None else environment
     path = options["credentialsFile"]

@@ -54,8 +54,8 @@ class Planner:
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """Return {stream: Shape} of the streams to read. Raises NoStream if a stream that the options name is
-        missing.
+        """Return {stream: Shape} of the streams to read. Raises NoStream if a stream named in the options is
+        missing. With subscribePattern, a stream that is deleted meanwhile is left out.
         """
         shapes = {}
         for name in self.names():
@@ -89,9 +89,7 @@ class Planner:
         return found
 
     def ends(self, shapes):
-        """Return {stream: Position} where a batch query ends; by default at the ends in ``shapes``, {stream:
-        Shape}.
-        """
+        """Return {stream: Position} where a batch query ends; by default at the end of each Shape."""
         found = {}
         for name, shape in shapes.items():
             time_ms = self._time_ms("ending", name)
@@ -114,18 +112,14 @@ class Planner:
         return self.options[f"{side}Timestamp"] if times is None else times.get(name)
 
     def _asked(self, option, name, shape, default):
-        """Return the offset that an option gives for a stream. ``default``: value of the option if none is
-        given.
-        """
+        """Return the offset that an option gives for a stream. ``default``: the value of a missing option."""
         asked = self.options[option]
         asked = asked.get(name) if isinstance(asked, dict) else asked
         asked = default if asked is None else asked
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """Return the higher of ``offset`` and the stream's first offset. Messages in between are reported by
-        ``lost``.
-        """
+        """Return the higher of ``offset`` and the stream's first offset. If they differ, calls ``lost``."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -143,8 +137,7 @@ class Planner:
     # division into tasks
 
     def pieces(self, name, shape, start, stop):
-        """Return the Pieces (parts of segments) between two Positions of a stream. Gaps are reported by
-        ``lost``.
+        """Return the Pieces (parts of segments) between two Positions of a stream. Reports gaps to ``lost``.
         """
         found = []
         first, until = start.next, stop.next
@@ -212,8 +205,9 @@ def cut(pieces, most):
 
 
 def in_more(groups, sizes, least):
-    """Divide the largest groups of Pieces (parts of segments) until there are ``least`` groups or each has
-    one message. Returns the groups in their order. ``sizes``: bytes of each group.
+    """Return at least ``least`` groups of Pieces (parts of segments), in the same order.
+
+    Divides the largest of the given groups, down to a single message each. ``sizes``: bytes of each group.
     """
     if len(groups) >= least:
         return groups
@@ -233,9 +227,7 @@ def in_more(groups, sizes, least):
 
 
 def divided(group):
-    """Return the two halves of a group of Pieces (parts of segments). A single Piece is cut at its middle
-    offset.
-    """
+    """Return two halves of a group of Pieces (parts of segments). A single Piece is cut in the middle."""
     # The second half of a Piece begins at the first byte of the whole Piece, because the position of its
     # first message is not known yet: the reader skips the messages before.
     if len(group) > 1:

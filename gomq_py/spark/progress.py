@@ -12,9 +12,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one streaming query. ``seen``: {stream: Position}, the ends of the streams at the last
-    ``next_end``.
-    """
+    """Tracks one streaming query. ``seen``: {stream: Position}, the ends found by the last ``next_end``."""
 
     def __init__(self, options, planner, clock=time.monotonic):
         self._options = options
@@ -26,8 +24,9 @@ class Progress:
         self.seen = {}
 
     def metrics(self):
-        """Return average, maximum and minimum number of unread messages per stream after the last
-        ``next_end``, as a dict with the names that Kafka's source uses; empty before the first ``next_end``.
+        """Return {name in Kafka's source: unread messages per stream}: average, maximum and minimum.
+
+        The numbers are those after the last ``next_end``. Empty before the first.
         """
         counts = list(behind(self._ends, self.seen).values())
         return {
@@ -70,8 +69,9 @@ class Progress:
         return ends
 
     def _waits_for_more(self, count):
-        """Return whether ``count`` unread messages are too few for a batch (minOffsetsPerTrigger), and the
-        last batch began less than maxTriggerDelay ago.
+        """Return whether ``count`` unread messages are too few to begin a batch (minOffsetsPerTrigger).
+
+        They are not too few if the last batch began at least maxTriggerDelay ago.
         """
         # Not in a query for what is there now, which would wait for messages that it must not read.
         least = self._options["minOffsetsPerTrigger"]
@@ -123,9 +123,7 @@ class Progress:
         return shapes
 
     def _marked(self, name, offset, shape):
-        """Return the Position of a batch's end, with a digest of the last message if the transport knows no
-        epochs.
-        """
+        """Return the Position of a batch's end, with a digest if the transport recognizes streams by it."""
         found = end_position(shape, offset)
         mark = self._planner.transport.mark(name, offset)
         return replace(found, mark=mark) if mark else found
@@ -172,8 +170,9 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """Return the end offset of a batch of at most ``length`` rows, at the end of a segment if one is
-        near. ``span``: (first, end) of the unread offsets.
+        """Return the end offset of a batch of at most ``length`` rows: the end of a segment, if one is near.
+
+        ``span``: (first, end) of the unread offsets.
         """
         # The last end of a segment in the batch's second half, so that the next batch begins with a segment;
         # otherwise ``length`` rows.

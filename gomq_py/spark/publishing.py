@@ -124,9 +124,7 @@ class Target(AmqpDoor):
 
 
 class Publisher:
-    """Publishes the rows of one partition. ``prefix``: start of the message ids that the option rowMessageIds
-    makes.
-    """
+    """Publishes the rows of one partition. ``prefix``: start of the ids that option rowMessageIds makes."""
 
     def __init__(self, target, prefix):
         self._target = target

@@ -20,8 +20,7 @@ _HEADER_BYTES = 1024
 
 
 class PieceReader:
-    """Reads Pieces (parts of segments) as rows with columns ``names``. ``lost``: number of missing offsets.
-    """
+    """Reads Pieces (parts of segments) as rows with columns ``names``. ``lost``: missing messages."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -179,9 +178,7 @@ _MOST_PLACES = 1024
 
 
 class PieceBuffer:
-    """A buffer that is filled with a Piece (part of a segment file). ``buffer[:end]`` are the file's bytes
-    from ``position`` on.
-    """
+    """A buffer for a Piece (part of a segment file). ``buffer[:end]``: the bytes from ``position`` on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()

@@ -102,9 +102,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Give records with MQTT properties the same properties in AMQP's form. Returns ``buffer`` with these
-    appended.
-    """
+    """Set AMQP properties for records with MQTT properties. Returns ``buffer`` with these appended."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -158,8 +156,10 @@ def _properties(block, buffer, piece):
 
 
 def _numbers(count, present, ends, content, place):
-    """Return the Arrow array of a property that is a single byte or, for the property timestamp, Unix
-    seconds. A timestamp out of Arrow's range becomes null. ``place``: the property's number.
+    """Return the Arrow array of a numeric property.
+
+    The values are single bytes or, for the property timestamp, Unix seconds. A timestamp out of Arrow's range
+    becomes null. ``place``: number of the property.
     """
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])

@@ -23,9 +23,7 @@ class Published(WriterCommitMessage):
 
 
 class _Writer:
-    """Base of the writers. The constructor runs in Spark's driver and checks the target. Workers call
-    ``write``.
-    """
+    """Base of the writers. The constructor, in Spark's driver, checks the target; workers call ``write``."""
 
     def __init__(self, options, schema):
         check_columns({one.name: one.dataType.simpleString() for one in schema.fields}, options)
@@ -34,9 +32,7 @@ class _Writer:
         check_cache(self._target)
 
     def write(self, iterator):
-        """Publish the RecordBatches of a partition. Returns a Published when the broker has confirmed all
-        messages.
-        """
+        """Publish the RecordBatches of a partition. Returns a Published when all messages are confirmed."""
         context = TaskContext.get()
         query, batch = (
             context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")
@@ -73,6 +69,5 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._log(messages, batchId)
 
     def abort(self, messages, batchId):
-        """Log a warning: the batch failed, perhaps after a part was published, and Spark repeats all of it.
-        """
+        """Log a warning: the batch failed, perhaps published in part, and Spark repeats all of it."""
         LOG.warning("batch %s was not published as a whole and will be repeated", batchId)

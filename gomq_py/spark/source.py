@@ -132,9 +132,7 @@ class FilteringReader(BatchReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of streaming queries. Begins at the checkpoint or, in a new query, at the start in the
-    options.
-    """
+    """The reader of streaming queries. A new query begins at the start that the options give."""
 
     def __init__(self, options, names):
         super().__init__(options, names)
@@ -145,8 +143,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
-        """Return Spark's limit for a batch, from maxOffsetsPerTrigger, maxBytesPerTrigger or
-        minOffsetsPerTrigger; without these options, ReadAllAvailable.
+        """Return Spark's limit for a batch; ReadAllAvailable by default.
+
+        The limit is from maxOffsetsPerTrigger, maxBytesPerTrigger or minOffsetsPerTrigger, the first that is
+        set.
         """
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
@@ -165,8 +165,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """Return the streams' ends as of the last latestOffset(), from which Spark computes the lag; None
-        before it.
+        """Return the streams' ends as of the last latestOffset(), for Spark's lag; None before that.
 
         The dict also has the key ``metrics``, because Spark does not ask a Python source for metrics.
         """

@@ -1,6 +1,4 @@
-"""Classes that all transports share: descriptions of streams and segments, and the base class of segment
-readers.
-"""
+"""Descriptions of streams and segments, and the base class of the transports that read segments."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
@@ -61,9 +59,7 @@ class SegmentTransport:
         raise NotImplementedError
 
     def octets(self, name, epoch, number, at, count):
-        """Yield ``count`` bytes of segment ``number`` from byte position ``at`` on, in chunks of up to 64
-        KiB.
-        """
+        """Yield ``count`` bytes of segment ``number`` from byte position ``at`` on, in chunks."""
         piece = memoryview(bytearray(COPIED_BYTES))
         for came in self.octets_into(lambda: piece, name, epoch, number, at, count):
             yield bytes(piece[:came])
