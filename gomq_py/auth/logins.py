@@ -89,10 +89,10 @@ class Logins:
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Check a password against the user's costly hash in a thread, and remember a match. May switch
-        greenlets.
+        """Check a password against the user's costly hash in a thread, and remember a match.
 
-        Callers of Users.set_user() call this first, because set_user() computes no costly hash.
+        May switch greenlets. Callers of Users.set_user() call this first, because set_user() itself compares
+        no password with a costly hash.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)

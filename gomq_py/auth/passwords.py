@@ -1,7 +1,7 @@
 """Makes and verifies password hashes: RabbitMQ's (gomq_py.salted_hash) and bcrypt's. Thread-safe.
 
-A hash that begins with $2a$, $2b$ or $2y$ is bcrypt's. Verifying it takes 0.1 to 1 s on purpose, and is done
-in a thread. A user with an empty hash cannot log in with a password.
+A hash that begins with $2a$, $2b$ or $2y$ is bcrypt's. Verifying it takes 0.1 to 1 s on purpose, and callers
+do so in a thread. A user with an empty hash cannot log in with a password.
 """
 from gomq_py import salted_hash
 # Re-exported for auth.

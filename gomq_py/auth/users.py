@@ -59,7 +59,7 @@ class User:
 
     @property
     def identity(self):
-        """(name, ``of_token``), which tells a token's user from the local user of the same name."""
+        """(name, ``of_token``), which distinguishes a token's user from the local user of the same name."""
         return self.name, self.of_token
 
     def may_sign(self, user_id):
@@ -92,7 +92,7 @@ class User:
 
 
 class LoginProof:
-    """Tells later whether a login of ``user`` is still valid, in long requests and web sessions. Changes of
+    """Checks later whether a login of ``user`` is still valid, for long requests and web sessions. Changes of
     the user's rights in vhosts do not matter.
     """
 
@@ -163,8 +163,9 @@ class Users:
         return self._log.is_new
 
     def begin(self, users):
-        """Create the first users at the first boot: (name, checked hash, its algorithm, tags, grants) each. A
-        crash leaves all or none of them. When the call returns, all are on disk. Blocks. Raises OSError.
+        """Create the first users, at the first boot. A crash leaves all or none of them. When the call
+        returns, all are on disk. Blocks. Raises OSError. ``users``: tuples with the arguments of user_record,
+        the hashes checked.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:

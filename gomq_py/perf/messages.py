@@ -42,7 +42,10 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """Return at least ``octet_count`` bytes of text. A body is the first part of it, under its stamps."""
+    """Return at least ``octet_count`` bytes of text.
+
+    A body is the beginning of this text; stamps replace its first bytes.
+    """
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 

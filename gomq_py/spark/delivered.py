@@ -22,7 +22,10 @@ STAMP_HEADER = "timestamp_in_ms"
 
 
 class DeliveryReader:
-    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``. ``lost``: missing messages."""
+    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``.
+
+    ``lost``: number of missing messages so far.
+    """
 
     def __init__(self, options, transport, names):
         self._transport = transport

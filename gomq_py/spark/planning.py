@@ -119,7 +119,7 @@ class Planner:
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """Return the higher of ``offset`` and the stream's first offset. If they differ, calls ``lost``."""
+        """Return ``offset`` or, if the stream begins later, its first offset. Calls ``lost`` in that case."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -137,7 +137,9 @@ class Planner:
     # division into tasks
 
     def pieces(self, name, shape, start, stop):
-        """Return the Pieces (parts of segments) between two Positions of a stream. Reports gaps to ``lost``.
+        """Return the Pieces (parts of segments) between two Positions of a stream.
+
+        Calls ``lost`` for offsets that are in no segment.
         """
         found = []
         first, until = start.next, stop.next

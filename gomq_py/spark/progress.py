@@ -24,9 +24,10 @@ class Progress:
         self.seen = {}
 
     def metrics(self):
-        """Return {name in Kafka's source: unread messages per stream}: average, maximum and minimum.
+        """Return average, maximum and minimum number of unread messages per stream, as a dict.
 
-        The numbers are those after the last ``next_end``. Empty before the first.
+        The keys are those of Spark's Kafka source. The numbers are those after the last ``next_end``; before
+        it, the dict is empty.
         """
         counts = list(behind(self._ends, self.seen).values())
         return {

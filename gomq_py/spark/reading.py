@@ -20,7 +20,10 @@ _HEADER_BYTES = 1024
 
 
 class PieceReader:
-    """Reads Pieces (parts of segments) as rows with columns ``names``. ``lost``: missing messages."""
+    """Reads Pieces (parts of segments) as rows with columns ``names``.
+
+    ``lost``: number of missing messages so far.
+    """
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -162,8 +165,8 @@ class PieceReader:
 
 
 class Place(NamedTuple):
-    """Where a record begins in a segment file. ``offset``: its message's. ``position``: in bytes. ``seed``:
-    of the segment's checksums; 0: unknown.
+    """Where a record begins in a segment file. ``offset``: of its message in the stream. ``position``: of the
+    record in the file. ``seed``: the segment's checksum seed; 0: unknown.
     """
 
     offset: int

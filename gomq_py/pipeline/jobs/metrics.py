@@ -15,7 +15,7 @@ WATERMARK = "1 minute"
 def writers(spark, reading, out, checkpoint=None, name="metrics"):
     """Return {name: DataStreamWriter} of the job's query. ``reading``: options of the data source.
 
-    The counts of a minute are written once messages arrive that are later by WATERMARK.
+    The counts of a minute are written when messages have arrived that are later by at least WATERMARK.
     """
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
