@@ -163,9 +163,8 @@ class Users:
         return self._log.is_new
 
     def begin(self, users):
-        """Create the first users, at the first boot. A crash leaves all or none of them. When the call
-        returns, all are on disk. Blocks. Raises OSError. ``users``: tuples with the arguments of user_record,
-        the hashes checked.
+        """Create the first users at the first boot. A crash leaves all or none of them; on return all are on
+        disk. Blocks. Raises OSError. ``users``: tuples of arguments of user_record, with checked hashes.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:
