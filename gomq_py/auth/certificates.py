@@ -1,8 +1,7 @@
 """Finds the user name in a client certificate, and shows certificates as text.
 
-The functions take the result of ``SSLSocket.getpeercert()``: the TLS library has verified these certificates.
-User names are made as in RabbitMQ (``ssl_cert_login_from``), so that users who move from RabbitMQ keep their
-names.
+The functions take the result of ``SSLSocket.getpeercert()``, which the TLS library has verified. User names
+are made as in RabbitMQ (``ssl_cert_login_from``), so that users who move from RabbitMQ keep their names.
 """
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +25,7 @@ _SPECIAL = frozenset(',+"\\<>;')
 def user_name(
     certificate: Mapping[str, Any], login_from: str, alternative_type: str = "dns", alternative_index: int = 0
 ) -> str | None:
-    """Return the user name in a certificate; None if it has no name of the configured kind."""
+    """Return the user name in a certificate; None if it has no name of the kind ``login_from``."""
     if login_from == DISTINGUISHED_NAME:
         return distinguished_name(certificate.get("subject", ())) or None
     if login_from == COMMON_NAME:
@@ -40,8 +39,9 @@ def user_name(
 
 
 def certified_name(socket: Any, settings: Any) -> str | None:
-    """Return the user name in the verified client certificate of this socket. None without a certificate; ""
-    if the certificate has no name of the configured kind.
+    """Return the user name in the verified client certificate of this socket.
+
+    None without a certificate; "" if the certificate has no name of the configured kind.
     """
     certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     if not certificate:
@@ -51,7 +51,7 @@ def certified_name(socket: Any, settings: Any) -> str | None:
 
 
 def distinguished_name(parts: Any) -> str:
-    """Return a distinguished name in RFC 4514's form, with its last part first: ``CN=client,O=Example``."""
+    """Return a distinguished name in RFC 4514's form, the last part first: ``CN=client,O=Example``."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(parts)
@@ -59,7 +59,7 @@ def distinguished_name(parts: Any) -> str:
 
 
 def validity(certificate: Mapping[str, Any]) -> str:
-    """Return a certificate's validity as a text "START - END", with the times in OpenSSL's form."""
+    """Return the period in which a certificate is valid, as the text "START - END" with OpenSSL's times."""
     return f"{certificate.get('notBefore', '')} - {certificate.get('notAfter', '')}"
 
 

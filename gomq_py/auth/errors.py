@@ -6,7 +6,7 @@ class LoginRefused(Exception):
 
 
 class TooManyAttempts(LoginRefused):
-    """The password was not checked, because too many attempts wait. ``retry_after_s``: when to try again."""
+    """The password was not checked, because too many attempts wait. ``retry_after_s``: seconds to wait."""
 
     def __init__(self, retry_after_s):
         super().__init__("too many failed logins, of which too many wait to be checked")

@@ -1,7 +1,7 @@
-"""Computes costly password hashes in a few threads, which clients' addresses use in turn.
+"""Computes costly password hashes in a few threads, which client addresses use in turn.
 
-Unauthenticated peers can trigger any number of hashes. So hashes use only some threads of the pool, which
-also serves name lookups, files and keys. Each address gets as many hashes as any other.
+A peer that has not logged in can cause any number of hashes. So hashes use only some threads of the pool,
+which also serves name lookups, files and keys. Waiting addresses get a thread in turn, for one hash each.
 """
 import os
 
@@ -15,14 +15,17 @@ AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))
 
 
 class HashPool:
-    """Runs costly functions in a few threads at once."""
+    """Runs costly functions in at most ``at_once`` threads."""
 
     def __init__(self, at_once=AT_ONCE):
         self._free = at_once
         self._line = Line()  # Events, by address
 
     def run(self, address, function, *arguments):
-        """Run ``function(*arguments)`` in a thread, when ``address`` has its turn. May switch greenlets."""
+        """Run ``function(*arguments)`` in a thread when ``address`` has its turn, and return its result.
+
+        May switch greenlets.
+        """
         if self._free:
             self._free -= 1
         else:

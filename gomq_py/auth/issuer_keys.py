@@ -3,9 +3,10 @@
     <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}
     (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
 
-The keys are fetched again when a token names an unknown key. Fetches run in the thread pool, one at a time,
-each limited in time and size. Expired keys are used while new ones are fetched, so that a slow issuer delays
-no login. Keys older than LIVES times their lifetime are dropped. Unused keys are not fetched.
+The keys are also fetched when a token names an unknown key. Fetches run in the thread pool, one at a time,
+each limited in time and size. While expired keys are fetched again, logins use the expired ones, so that a
+slow issuer does not delay them. After LIVES times their lifetime keys are not used any more. Keys that no
+login needs are not fetched.
 """
 import http.client
 import json
@@ -36,7 +37,7 @@ class IssuerKeys:
     """Caches the public keys of one token issuer.
 
     ``ttl_s``: lifetime of keys if the issuer states none. ``fetch(url)`` returns (document, seconds that it
-    may be kept, or None) and runs in a thread. It raises OSError or ValueError.
+    may be kept, or None). It runs in a thread, and raises OSError or ValueError.
     """
 
     def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):
@@ -51,7 +52,10 @@ class IssuerKeys:
         self._error = ""
 
     def key(self, kid):
-        """Return the JWK with the id ``kid``. Raises LoginRefused if it is unknown. May switch greenlets."""
+        """Return the JWK with the id ``kid``, as a dict. May switch greenlets.
+
+        Raises LoginRefused if the issuer does not have the key, or if the keys cannot be fetched.
+        """
         age_s = None if self._fetched_s is None else self._now_s() - self._fetched_s
         if age_s is None or age_s > self._life_s * LIVES:
             self._refresh()
@@ -69,8 +73,9 @@ class IssuerKeys:
             ) from None
 
     def _refresh(self):
-        """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. May switch greenlets. An
-        error is logged, and becomes the text of the next refusal.
+        """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. May switch greenlets.
+
+        If it fails, logs the error, which also becomes the text of refusals.
         """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:
@@ -105,8 +110,9 @@ class IssuerKeys:
 
 
 def fetch_json(url):
-    """Fetch a JSON object. Return (object, seconds that Cache-Control allows keeping it, or None). Blocks:
-    for a thread. Raises OSError, ValueError.
+    """Fetch a JSON object. Return (object, seconds that Cache-Control allows keeping it, or None).
+
+    Blocks: for a thread. Raises OSError, ValueError.
     """
     if not isinstance(url, str) or not url.startswith(("https://", "http://")):
         raise ValueError(f"{url!r} is not an https address")

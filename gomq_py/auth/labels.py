@@ -13,7 +13,7 @@ DESCRIPTION_OCTETS_MAX = 4096
 
 
 def check_user_name(name):
-    """Raise PreconditionFailed if a name contains NUL or is too long."""
+    """Raise PreconditionFailed if a user name contains NUL or is longer than NAME_OCTETS_MAX bytes."""
     if "\0" in name:
         raise PreconditionFailed("user name has the character NUL")
     if _octets(name) > NAME_OCTETS_MAX:
@@ -21,7 +21,7 @@ def check_user_name(name):
 
 
 def check_tags(tags):
-    """Raise PreconditionFailed if there are too many tags, or one is too long."""
+    """Raise PreconditionFailed for more than TAGS_MAX tags, or a tag of more than NAME_OCTETS_MAX bytes."""
     if len(tags) > TAGS_MAX:
         raise PreconditionFailed(f"{len(tags)} tags are over the limit of {TAGS_MAX}")
     if any(_octets(tag) > NAME_OCTETS_MAX for tag in tags):
@@ -29,7 +29,7 @@ def check_tags(tags):
 
 
 def check_description(description):
-    """Raise PreconditionFailed if a description is too long."""
+    """Raise PreconditionFailed if a description is longer than DESCRIPTION_OCTETS_MAX bytes."""
     if _octets(description) > DESCRIPTION_OCTETS_MAX:
         raise PreconditionFailed(f"description is longer than {DESCRIPTION_OCTETS_MAX} bytes")
 

@@ -1,6 +1,6 @@
-"""Limits the time of a login, not counting the wait for its password check.
+"""Limits the time of a login. The wait for its password check does not count, up to PAUSE_S seconds.
 
-Used in the greenlet that serves the client.
+It is used in the greenlet that serves the client.
 """
 import contextlib
 import time
@@ -14,8 +14,9 @@ PAUSE_S = 120
 
 
 class LoginDeadline:
-    """Context manager that raises ``error`` in this greenlet if its block takes longer than ``seconds``. Time
-    in ``with deadline.paused():`` blocks does not count, up to PAUSE_S seconds in total.
+    """Context manager that raises ``error`` in this greenlet if its block takes longer than ``seconds``.
+
+    The time in ``with deadline.paused():`` blocks does not count, up to PAUSE_S seconds in total.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):

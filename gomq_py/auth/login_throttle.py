@@ -1,9 +1,10 @@
 """Slows down clients that guess passwords. A correct password is not refused but may have to wait.
 
 Failures are counted per user name at an address, and per address. Below the limit a password is checked at
-once. Above it every attempt waits until earlier failures are forgotten, with a correct password or a wrong
-one, so that neither time nor answer reveals anything. Attempts behind a full wait queue are refused
-unchecked. A user name that has once logged in from an address waits only for its own failures.
+once. Above it every attempt waits until enough earlier failures are forgotten, which happens at a fixed rate.
+Attempts with a correct and with a wrong password wait equally long, so that neither time nor answer reveals
+anything. Attempts behind a full wait queue are refused unchecked. A user name that has once logged in from an
+address waits only for its own failures, not for others from the address.
 
 All protocols share one throttle. An attempt counts as failed while it is being checked, so that parallel
 attempts get no more checks than successive ones. Memory is limited: the least recently used counters are
@@ -51,8 +52,9 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Return whether logins of this name from this address need no wait. The name has logged in from the
-        address before, and has no remembered failures there.
+        """Return whether a login of this name from this address may skip the throttle.
+
+        The name has logged in from the address before, and has no remembered failures there.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -71,8 +73,9 @@ class Attempt:
     """One login attempt: a context manager around the check of a password."""
 
     def __init__(self, counters, know, over):
-        """``counters``: every _Counter that must admit the attempt. ``know()`` is called if the password was
-        correct, ``over()`` when the attempt ends.
+        """``counters``: every _Counter that must admit the attempt.
+
+        ``know()`` is called if the password was correct, ``over()`` when the attempt ends.
         """
         self._counters = counters
         self._know = know
@@ -145,15 +148,16 @@ class _Counters:
 
 
 class _Place(Event):
-    """A waiting attempt. The Event is set when the attempt must check again whether it may go on.
-    ``refused``: the wait queue was too long.
+    """An attempt in a wait queue. The Event is set when the attempt must check again whether it may go on.
+
+    ``refused``: the attempt is refused, because the queue is too long.
     """
 
     refused = False
 
 
 class _Counter:
-    """Counts failures and running checks of one key (name or address). Attempts wait in order."""
+    """Counts failures and running checks of one key (name or address). Attempts wait in a queue."""
 
     __slots__ = ("_limit", "_rate", "_now_s", "_failures", "_since_s", "_checked", "_waiting")
 
@@ -177,7 +181,10 @@ class _Counter:
         return not self.is_busy and not self._failures
 
     def enter(self):
-        """Wait until a password may be checked. Raises TooManyAttempts. May switch greenlets."""
+        """Wait until a password may be checked. May switch greenlets.
+
+        Raises TooManyAttempts if the wait queue is too long.
+        """
         if self._waiting or self._missing() > 0:
             self._wait()
         self._checked += 1
@@ -222,11 +229,11 @@ class _Counter:
             last.set()
 
     def _pause_s(self):
-        """Return the seconds until the first waiting attempt may go on; None if a check must end first."""
+        """Return in how many seconds the first waiting attempt may go on; None if a check must end first."""
         return self._missing() / self._rate if self._missing() <= self._failures else None
 
     def _missing(self):
-        """Return how many failures must be forgotten before another attempt may start."""
+        """Return how many failures must be forgotten before another attempt may start; 0 or less: none."""
         self._forget()
         return self._failures + self._checked + 1 - self._limit
 

@@ -1,6 +1,6 @@
 """Checks names, passwords, certificates and tokens for every protocol.
 
-Asks the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly hashes and
+The backends (the broker's users, OAuth tokens) are asked in the order of ``auth_backends``. Costly hashes and
 fetches of issuers' keys run in the thread pool.
 """
 from gomq_py.auth import passwords
@@ -26,8 +26,8 @@ class Logins:
         """Return the User with this name and password (str or bytes). Raises LoginRefused. May switch
         greenlets.
 
-        The user must be allowed to log in from this address. After too many failures every call waits, with a
-        correct password or a wrong one.
+        The user must be allowed to log in from this address. After too many failures every call waits,
+        whether the password is correct or wrong.
         """
         with self._throttle.attempt(name, address) as attempt:
             try:
@@ -39,10 +39,11 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """Check a login without a wait or costly hash. Return the User, or None: then call ``login()``.
+        """Return the User if the login can be checked without a wait or costly hash, otherwise None.
 
-        The password must have been verified earlier in this run. The name must have logged in from this
-        address before, and have no remembered failures there. Local users must be the first backend.
+        After None, call ``login()``. A User is returned if the password was verified earlier in this run, the
+        name has logged in from this address before and has no remembered failures there, and the first
+        backend is LOCAL.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)
@@ -63,7 +64,7 @@ class Logins:
         raise LoginRefused(reason)
 
     def login_certified(self, name, address):
-        """Return the broker's User whom a verified client certificate names. Raises LoginRefused."""
+        """Return the local User whom a verified client certificate names. Raises LoginRefused."""
         user = self._users.get(name)
         if user is None:
             raise LoginRefused(f"user '{name}', whom the client's certificate names, does not exist")
@@ -72,22 +73,26 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """Return the TokenUser of a token, if the backends include OAuth. Raises LoginRefused. May switch
-        greenlets.
+        """Return the TokenUser for a token. Raises LoginRefused, also if OAuth is not configured.
+
+        May switch greenlets.
         """
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)
 
     def renew(self, user, token):
-        """Give a TokenUser the rights and expiry of a newer token. Raises LoginRefused. May switch
-        greenlets.
+        """Give a TokenUser the rights and expiry of a newer token. Raises LoginRefused.
+
+        May switch greenlets.
         """
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Compare the password with a user's costly hash in a thread, and remember a match. May switch
-        greenlets. Callers of Users.set_user() call this first.
+        """Check a password against the user's costly hash in a thread, and remember a match.
+
+        May switch greenlets. Callers of Users.set_user() call this first, because set_user() itself compares
+        no password with a costly hash.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)
@@ -132,7 +137,8 @@ def backends_named(names):
 
 def make_logins(users, settings, make_state):
     """Return the Logins that the settings describe. Raises BackendError, which says what to set or install.
-    ``make_state()`` makes the ``state`` of a token's user (users.User).
+
+    ``make_state()`` makes the ``state`` of a TokenUser (see users.User).
     """
     backends = backends_named(settings.auth_backends)
     if OAUTH not in backends:

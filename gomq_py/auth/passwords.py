@@ -1,10 +1,7 @@
-"""Makes and verifies password hashes in RabbitMQ's form (gomq_py.salted_hash), and verifies bcrypt hashes.
+"""Makes and verifies password hashes: RabbitMQ's (gomq_py.salted_hash) and bcrypt's. Thread-safe.
 
-The functions are safe in threads.
-
-    $2a$, $2b$ or $2y$ ...                    bcrypt: slow on purpose (0.1 to 1 s), verified in a thread
-
-A user with an empty hash cannot log in with a password.
+A hash that begins with $2a$, $2b$ or $2y$ is bcrypt's. Verifying it takes 0.1 to 1 s on purpose, and callers
+do so in a thread. A user with an empty hash cannot log in with a password.
 """
 from gomq_py import salted_hash
 # Re-exported for auth.
@@ -20,7 +17,7 @@ _BCRYPT_OCTETS = 72  # bcrypt reads no more; newer libraries refuse longer passw
 
 
 def algorithm_named(name):
-    """Return a hashing algorithm's full name, from its full or short name. Raises ValueError."""
+    """Return the full name of a hashing algorithm, given the full or a short name. Raises ValueError."""
     name = _ALIASES.get(name.lower(), name.lower())
     if name not in DIGESTS and name != BCRYPT:
         raise ValueError(f"unknown password hashing algorithm {name!r}")
@@ -28,7 +25,7 @@ def algorithm_named(name):
 
 
 def hash_password(password, algorithm=SHA256):
-    """Return a new salted hash of a password, as str."""
+    """Return a new salted hash of a password (str or bytes), as str."""
     if algorithm == BCRYPT:
         library = _library()
         return library.hashpw(octets_of(password)[:_BCRYPT_OCTETS], library.gensalt()).decode()
@@ -36,8 +33,9 @@ def hash_password(password, algorithm=SHA256):
 
 
 def check_hash(password_hash, algorithm=SHA256):
-    """Return a hash in stored form: without white space at the ends, without legacy prefixes. Raises
-    ValueError if no password can match the hash.
+    """Return a hash in stored form: without white space at the ends, without legacy prefixes.
+
+    Raises ValueError for a malformed hash. A hash with a prefix of bcrypt is not checked.
     """
     password_hash = password_hash.strip()
     if not password_hash or password_hash.startswith(_BCRYPT_PREFIXES):
@@ -48,7 +46,7 @@ def check_hash(password_hash, algorithm=SHA256):
 
 
 def is_costly(password_hash):
-    """Return whether verifying a password against this hash takes so long that it needs a thread."""
+    """Return whether this is a bcrypt hash, against which a password must be verified in a thread."""
     return password_hash.startswith(_BCRYPT_PREFIXES)
 
 
@@ -60,14 +58,14 @@ def bcrypt_cost(password_hash):
 
 
 def spend(costs):
-    """Take as long as verifying passwords against bcrypt hashes of these costs."""
+    """Take as long as verifying a password against bcrypt hashes of all these costs. Blocks: for a thread."""
     for cost in costs:
         library = _library()
         library.hashpw(b"", library.gensalt(cost))
 
 
 def verify(password, password_hash, algorithm=SHA256):
-    """Return whether the password matches the hash, in equal time. A malformed hash gives False."""
+    """Return whether the password matches the hash (in constant time). A malformed hash gives False."""
     if not password_hash:
         return False
     if password_hash.startswith(_BCRYPT_PREFIXES):

@@ -1,9 +1,9 @@
-"""Decides a user's rights in one vhost by regular expressions.
+"""Decides by regular expressions which rights a user has in one vhost.
 
 Three expressions are for names of exchanges and queues, two for routing keys at each restricted topic
 exchange. As in RabbitMQ, an expression may match any part of a name. An empty expression matches only the
-empty name, which no entity has: the default exchange is checked as ``amq.default``. An expression that takes
-too long for a name does not match it, and this is logged.
+empty name, which no entity has: the default exchange is checked as ``amq.default``. If matching takes too
+long, the name counts as not matched, and this is logged.
 """
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -29,7 +29,7 @@ class Permission:
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
-        """``make`` turns a right's value into a pattern (default: regular expression). Raises ValueError."""
+        """``make(text)`` turns a right into a pattern (default: a regular expression). Raises ValueError."""
         make = make or compiled
         self.user = user
         self.vhost = vhost
@@ -58,15 +58,15 @@ class Permission:
 class TopicPermission:
     """The routing keys that a user may publish (write) and bind (read) at one topic exchange. Immutable.
 
-    Without a TopicPermission, all keys are allowed. ``{username}``, ``{vhost}`` and ``{client_id}`` in an
-    expression stand for the connection's values, escaped.
+    Where a user has no TopicPermission, all keys are allowed. ``{username}``, ``{vhost}`` and ``{client_id}``
+    in an expression stand for the connection's values, escaped.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
 
     # A user called ``.*`` gets no more rights than others.
     def __init__(self, user, vhost, exchange, write, read):
-        """Raises ValueError for an invalid regular expression."""
+        """``write``, ``read``: regular expressions. Raises ValueError if one is invalid."""
         self.user = user
         self.vhost = vhost
         self.exchange = exchange
@@ -76,7 +76,7 @@ class TopicPermission:
         self._by_client = {}
 
     def allows(self, verb, routing_key, client_id=None):
-        """Whether ``verb`` (WRITE, READ) is granted for the routing key. ``client_id``: an MQTT client's."""
+        """Return whether ``verb`` (WRITE, READ) is granted for the routing key. ``client_id``: MQTT only."""
         return _found(self._pattern(verb, client_id), routing_key, self.user)
 
     def _pattern(self, verb, client_id):

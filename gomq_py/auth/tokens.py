@@ -4,8 +4,8 @@ PyJWT checks signature (RS256, ES256; the key by ``kid``), issuer, expiry and au
 are taken from the claims. After the broker's prefix, scopes have these forms:
 
     tag:NAME                                     a management tag
-    configure|read|write:VHOST/NAME[/KEY]        rights on queues and exchanges; globs, * is any text,
-                                                 percent-encoded
+    configure|read|write:VHOST/NAME[/KEY]        rights on queues and exchanges, or routing keys; globs in
+                                                 which * matches any text, percent-encoded
 
 The token itself is neither logged nor kept.
 """
@@ -27,8 +27,9 @@ CACHED_VHOSTS = 1024
 
 
 class Claims:
-    """Content of a verified token. ``expires_at_s`` is Unix time. ``scopes`` is a list of (verb, vhost glob,
-    name glob, routing key glob or None).
+    """The content of a verified token that the broker uses. ``expires_at_s``: Unix time.
+
+    ``scopes``: list of (verb, vhost glob, name glob, routing key glob or None).
     """
 
     __slots__ = ("username", "tags", "scopes", "expires_at_s")
@@ -57,11 +58,15 @@ class TokenUser(User):
         self._take(claims)
 
     def may_sign(self, user_id):
-        """Return whether messages may carry this user_id. A local user's name needs the tag impersonator."""
+        """Return whether the user may publish messages with this user_id property.
+
+        This must be the user's own name, and not also a local user's. With the tag impersonator, any is
+        allowed.
+        """
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):
-        """Use a newer token's rights and expiry. Raises LoginRefused if the token is another user's."""
+        """Take rights and expiry of a newer token. Raises LoginRefused if it is another user's token."""
         if claims.username != self.name:
             raise LoginRefused(f"the new token is of user '{claims.username}', not of '{self.name}'")
         self._take(claims)
@@ -125,12 +130,12 @@ class TokenUser(User):
 
 
 class TokenTopicPermission:
-    """The rights of a token's user on routing keys at one topic exchange, as globs. See TopicPermission."""
+    """The routing keys that a token allows at one topic exchange, as globs. Used like a TopicPermission."""
 
     __slots__ = ("_globs",)
 
     def __init__(self, keys):
-        """``keys``: {right: list of globs of routing keys}."""
+        """``keys``: {WRITE: list of globs of routing keys, READ: the same}."""
         self._globs = {verb: Globs(globs) for verb, globs in keys.items()}
 
     def allows(self, verb, routing_key, client_id=None):
@@ -139,8 +144,10 @@ class TokenTopicPermission:
 
 
 class Tokens:
-    """Verifies tokens by the [oauth] settings. ``keys``: an IssuerKeys, by default for the issuer in the
-    settings. ``local_users``: the broker's own Users. ``make_state()`` makes the ``state`` of a token's user.
+    """Verifies tokens as the [oauth] settings say, and makes their users.
+
+    ``keys``: an IssuerKeys, by default for the issuer in the settings. ``local_users``: the broker's own
+    Users. ``make_state()`` makes the ``state`` of a TokenUser (see users.User).
     """
 
     def __init__(self, settings, make_state, keys=None, local_users=()):
@@ -156,7 +163,7 @@ class Tokens:
         return TokenUser(self.verify(token), self._make_state(), self._local_users)
 
     def verify(self, token):
-        """The Claims of a valid token (str). Raises LoginRefused. May switch, to fetch the issuer's keys."""
+        """Return the Claims of a valid token (str). Raises LoginRefused. May switch greenlets."""
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:

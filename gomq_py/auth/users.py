@@ -32,8 +32,8 @@ _SLACK = 1000
 class User:
     """One user: login, rights and limits ({name: integer}, see broker.policies.limits).
 
-    ``state.revision`` (ExchangeState) changes with the permissions, which invalidates cached routes.
-    ``login_revision`` changes when the password or tags change, and when the user is deleted (LoginProof).
+    ``state.revision`` changes with the permissions, which invalidates cached routes. ``login_revision``
+    changes when the password or tags change, and when the user is deleted (see LoginProof).
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class User:
 
     @property
     def identity(self):
-        """(name, ``of_token``): a token's user is distinct from the local user of the same name."""
+        """(name, ``of_token``), which distinguishes a token's user from the local user of the same name."""
         return self.name, self.of_token
 
     def may_sign(self, user_id):
@@ -84,7 +84,7 @@ class User:
         )
 
     def change_login(self, password_hash, hashing_algorithm, tags):
-        """Set hash, algorithm and tags. Existing logins end if a value changes."""
+        """Set hash, algorithm and tags. If a value has changed, the user's existing logins end."""
         before = self.password_hash, self.hashing_algorithm, frozenset(self.tags)
         self.password_hash, self.hashing_algorithm, self.tags = password_hash, hashing_algorithm, tuple(tags)
         if before != (password_hash, hashing_algorithm, frozenset(tags)):
@@ -92,8 +92,8 @@ class User:
 
 
 class LoginProof:
-    """Checks later whether a login of ``user`` is still valid, for long requests and web sessions. The user's
-    rights in vhosts do not matter.
+    """Checks later whether a login of ``user`` is still valid, for long requests and web sessions. Changes of
+    the user's rights in vhosts do not matter.
     """
 
     __slots__ = ("user", "_revision")
@@ -103,7 +103,7 @@ class LoginProof:
         self._revision = user.login_revision
 
     def is_good(self, unix_s=None):
-        """Whether the user still exists with the same password and tags, and an unexpired token if any."""
+        """Return whether the user exists with the same password and tags, and its token has not expired."""
         expires_at_s = self.user.expires_at_s
         if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
             return False
@@ -111,11 +111,11 @@ class LoginProof:
 
 
 class Users:
-    """Keeps all users by name. Empty before ``open``.
+    """All users by name, and the log that keeps them. Empty before ``open``.
 
         make_state()         makes each user's ``state``
         only_local           names of users who may log in only from this machine
-        left, note           arguments of the DefinitionLog
+        left, note           see DefinitionLog
         on_change(record)    if set, called with each written change before it takes effect
         rights_watchers      called with a User whose permissions or tags have changed; must not raise
     """
@@ -149,7 +149,7 @@ class Users:
 
     @property
     def damage(self):
-        """The damage found when the log was read (storage.logs.framed_log.Damage)."""
+        """List of the storage.format.log.Damage that was found when the log was read."""
         return self._log.damage
 
     @property
@@ -163,8 +163,8 @@ class Users:
         return self._log.is_new
 
     def begin(self, users):
-        """Create the first users at the first boot: (name, checked hash, its algorithm, tags, grants) each. A
-        crash leaves all or none of them. When the call returns, all are on disk. Blocks. Raises OSError.
+        """Create the first users at the first boot. A crash leaves all or none of them; on return all are on
+        disk. Blocks. Raises OSError. ``users``: tuples of arguments of user_record, with checked hashes.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:
@@ -185,7 +185,7 @@ class Users:
     # logging in
 
     def is_costly(self, name, password):
-        """Return whether ``matching_hash`` would take so long that it needs a thread."""
+        """Return whether ``matching_hash`` would compute a bcrypt hash, and therefore needs a thread."""
         user = self._users.get(name, _NOBODY)
         return (
             passwords.is_costly(user.password_hash)
@@ -248,9 +248,9 @@ class Users:
     ):
         """Create a user, or set its password and tags. Raises ValueError, PreconditionFailed, OSError.
 
-        A user without password and hash cannot log in by password. ``grants``: vhosts in which the user gets
-        all rights. An unchanged password keeps its hash. If the hash is costly, the caller must call
-        Logins.ask_ahead first.
+        Returns the User. Without password and hash it cannot log in by password. ``grants``: vhosts in which
+        it gets all rights. An unchanged password keeps its hash. If the hash is costly, call Logins.ask_ahead
+        first.
         """
         # A new salt would end the user's sessions. A crash leaves both user and rights or neither. A call
         # that changes nothing writes nothing.
@@ -270,14 +270,14 @@ class Users:
         return self._put(name, password_hash, algorithm, tags, grants)
 
     def set_tags(self, name, tags):
-        """Change a user's tags. Raises KeyError, PreconditionFailed, OSError."""
+        """Change a user's tags. Raises KeyError (unknown user), PreconditionFailed, OSError."""
         user = self._users[name]
         check_tags(tags)
         self._append(user_record(name, user.password_hash, user.hashing_algorithm, tags))
         self._change_login(user, user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
-        """Replace a user's limits: {name: integer}. Raises KeyError for an unknown user, OSError."""
+        """Replace a user's limits, {name: integer}. Raises KeyError (unknown user), OSError."""
         user = self._users[name]
         self._append(_limits_record(name, limits))
         user.limits = dict(limits)
@@ -297,7 +297,7 @@ class Users:
         return user
 
     def set_permission(self, name, vhost, configure, write, read):
-        """Grant rights in a vhost. Raises KeyError (unknown user), ValueError (bad expression), OSError."""
+        """Set rights in a vhost. Raises KeyError (unknown user), ValueError (bad expression), OSError."""
         user = self._users[name]
         permission = Permission(name, vhost, configure, write, read)
         self._append(_permission_record(permission))
@@ -325,8 +325,8 @@ class Users:
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
-        """Remove the user's limits on routing keys at one exchange of a vhost, or at all (None). Returns
-        whether there were any. Raises OSError.
+        """Remove a user's limits on routing keys at one exchange of a vhost or, with None, at all of them.
+        Return whether there were any. Raises OSError.
         """
         user = self._users.get(name)
         limited = (
@@ -385,7 +385,7 @@ class Users:
             self._rights_changed(user)
 
     def _keeps_hash(self, user, password, algorithm):
-        """Return whether the hash may stay: it matches the password, and has this algorithm or is costly."""
+        """Return whether the password matches the hash, and the hash has this algorithm or is costly."""
         if (
             user is None
             or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash)
@@ -394,7 +394,7 @@ class Users:
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """Return the digest (bytes) that stands for a verified password in the cache."""
+        """Return the digest (bytes) by which a verified password is remembered."""
         # It is useless outside this process, and changes with the user's hash.
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         # keyed, as HMAC is, at a fifth of its cost
@@ -483,7 +483,7 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Yield functions for compaction: each returns the record of a user, limit or right, or None."""
+        """Yield functions for compaction. Each returns the record of a user, limit or right; None if gone."""
         for name in list(self._users):
             yield partial(self._login_now, name)
             user = self._users.get(name)
@@ -574,7 +574,7 @@ def _topic_record(limit):
 
 @lru_cache(REMEMBERED_LOGINS)
 def is_loopback(address):
-    """Whether a peer address is this machine's: an IPv4, mapped or IPv6 loopback, or "" (unix socket)."""
+    """Return whether an address is this machine's: IPv4, mapped or IPv6 loopback, or "" (unix socket)."""
     if not address:
         return True
     try:

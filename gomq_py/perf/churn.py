@@ -1,5 +1,4 @@
-"""Churn scenarios: create and remove a queue, connection or similar again and again; count rounds per second.
-"""
+"""Churn scenarios: create and remove a queue, connection or similar again and again, and count the rounds."""
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,8 +9,9 @@ _QUEUE, _EXCHANGE = "perf-churn", "amq.direct"
 
 
 class Scenario(NamedTuple):
-    """A kind of churn. ``step(options, connection, channel)`` creates and removes one object. ``has_queue``:
-    the steps need a queue, which ``run()`` declares and deletes.
+    """A kind of churn. ``step(options, connection, channel)`` creates and removes one object.
+
+    ``has_queue``: the steps need a queue, which ``run()`` declares and deletes. ``help``: text for --help.
     """
 
     help: str
@@ -47,8 +47,9 @@ SCENARIOS = {
 
 
 def run(options, progress):
-    """Repeat the scenario's step for ``seconds`` (0: until Ctrl-C). Return a dict of results. Calls
-    ``progress(steps per second)`` each second.
+    """Repeat the scenario's step for ``seconds`` (0: until Ctrl-C). Return a dict of results.
+
+    Calls ``progress(steps per second)`` each second.
     """
     scenario = SCENARIOS[options.scenario]
     connection = Connection(options.uri, name="perf churn", timeout_s=options.timeout_s)

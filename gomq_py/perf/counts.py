@@ -1,4 +1,4 @@
-"""Creates many queues or connections; measures the speed, and the memory that each takes."""
+"""Creates many queues or connections; measures the time, and the broker's memory for each."""
 import math
 import random
 import socket
@@ -14,7 +14,7 @@ _SETTLE_S = 0.5  # before memory is read: lets the broker finish
 
 
 def queue_count(options):
-    """Declare ``count`` queues. With the option ``delete``, delete them. Return a dict of results."""
+    """Declare ``count`` queues; delete them, if the option ``delete`` is set. Return a dict of results."""
     names = [f"{options.queue}-{number}" for number in range(options.count)]
     with Connection(options.uri, name="perf queue-count", timeout_s=options.timeout_s) as connection:
         channel = connection.channel()
@@ -64,7 +64,7 @@ def connection_count(options):
 
 @contextmanager
 def _measured(options, noun):
-    """Context manager: yields a dict, which gets the time and broker memory that the block took."""
+    """Context manager: yields a dict, and at the end adds time and CPU time and memory of the broker."""
     figures: dict = {f"{noun}s": options.count}
     before = process.memory_octets(options.broker_pid) if options.broker_pid else None
     cpu_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
@@ -83,7 +83,7 @@ def _measured(options, noun):
 
 
 def _address(options, number):
-    """The broker's URL. With the option ``localhost``, its host is 127.0.x.y, derived from ``number``."""
+    """Return the broker's URL. With the option ``localhost``, its host is 127.0.x.y, made from ``number``."""
     # One address allows only 28 000 connections.
     if not options.localhost:
         return options.uri
@@ -96,7 +96,7 @@ def _address(options, number):
 
 
 def _keep_alive(sock, text):
-    """Set TCP keepalive. ``text`` is "idle:interval:count", in seconds and probes, or empty."""
+    """Set TCP keepalive. ``text`` is "idle:interval:count" (seconds, seconds, probes) or empty."""
     if text:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

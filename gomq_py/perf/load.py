@@ -36,7 +36,7 @@ class Result:
     consume_rate: float = 0.0
     # Share of expected deliveries that had arrived when publishing ended.
     delivered_share: float | None = None
-    latency: dict | None = None  # milliseconds, see latency.summarize
+    latency: dict | None = None  # milliseconds, see walk.summarize
     confirm_latency: dict | None = None
     faults: list = field(default_factory=list)  # from --verify and workers
     broker_cpu_us: float | None = None
@@ -46,10 +46,11 @@ class Result:
 
 
 class Load:
-    """One run, with the publishers and consumers that the options set per queue or topic of ``groups``.
+    """Base of a load run over AMQP or MQTT.
 
-    ``progress(published per s, consumed per s)`` is called each second. A subclass per protocol prepares the
-    broker, connects the publishers and computes the expected deliveries.
+    ``groups`` are names of queues or topics. Each gets as many publishers and consumers as the options say.
+    ``progress(published per s, consumed per s)`` is called each second. A subclass prepares the broker,
+    connects the publishers and computes how many deliveries to expect.
     """
 
     def __init__(self, options, groups, progress):
@@ -90,7 +91,7 @@ class Load:
         return result
 
     def interrupt(self):
-        """End the run early. ``run`` then returns the results so far."""
+        """End the run early. ``run`` then returns the results so far. For signal handlers."""
         self.interrupted = True
 
     # Implemented by a protocol.
@@ -105,7 +106,10 @@ class Load:
         """Remove objects that the run left on the broker. Called after a normal end."""
 
     def publisher(self, group, index, quota):
-        """In a worker: connect publisher number ``index`` of a queue or topic. Return its PublisherRole."""
+        """In a worker process: connect a publisher of the queue or topic ``group``. Return its PublisherRole.
+
+        ``index``: number of the publisher. ``quota``: messages to publish; 0: no limit.
+        """
         raise NotImplementedError
 
     def expected(self):
@@ -113,7 +117,7 @@ class Load:
         raise NotImplementedError
 
     def judge(self, result):
-        """Append faults of the deliveries, as texts, to ``result.faults``."""
+        """Check the deliveries, and append each fault as a text to ``result.faults``."""
         raise NotImplementedError
 
     # The rest is private.
@@ -136,7 +140,11 @@ class Load:
             self._pipes.append(receiver)
 
     def _maker(self, kind, connections):
-        """Return the function by which a worker process connects its publishers or consumers."""
+        """Return ``make_roles(list)``, which connects publishers or consumers and appends their Roles.
+
+        ``kind``: "publishers" or "consumers". ``connections``: [(queue or topic, number)]. For a worker
+        process.
+        """
         options, region = self.options, self.region
 
         def make_roles(roles):
@@ -198,7 +206,7 @@ class Load:
         )
 
     def _drain(self):
-        """Wait until consumers have received all expected messages, or nothing for 5 s."""
+        """Wait for all expected deliveries, but no longer than 5 s for the next, and ``drain_s`` in all."""
         region = self.region
         state = {"delivered": -1, "until": 0.0}
 
@@ -213,7 +221,7 @@ class Load:
         self._watch(over, self.options.drain_s)
 
     def _watch(self, over, limit_s=None):
-        """Call ``progress`` each second until ``over()`` returns True, or for at most ``limit_s``."""
+        """Wait until ``over()`` is True, or for ``limit_s`` seconds. Call ``progress`` each second."""
         ends = None if limit_s is None else time.monotonic() + limit_s
         seen_at, published, consumed = (
             time.monotonic(), self.region.total(shared.PUBLISHED), self.region.total(shared.DELIVERED)
@@ -231,7 +239,10 @@ class Load:
                 self._look_at_memory()
 
     def _look_at_memory(self):
-        """Return the broker's memory and its peak as a dict; None if the broker's process id is unknown."""
+        """Return the broker's memory in bytes: {"rss", "anonymous", "most_anonymous" (the peak)}.
+
+        None if the broker's process id is not given.
+        """
         if not self.options.broker_pid:
             return None
         memory = process.memory_octets(self.options.broker_pid)

@@ -13,7 +13,10 @@ FIRST_NUMBER_BITS = 48  # below the publisher's index in a sequence number
 
 
 class Stamps:
-    """Offsets in a body of its 8-byte timestamp and sequence number; -1: none. ``end``: behind both."""
+    """Where the 8-byte stamps lie in a body: offsets of timestamp and sequence number, -1 for a missing one.
+
+    ``end``: the offset after the stamps.
+    """
 
     def __init__(self, verify, latency):
         self.timestamp_at = 0 if latency else -1
@@ -22,8 +25,9 @@ class Stamps:
 
 
 def parse_size(text):
-    """Parse sizes of bodies into (least, most) or, for a list, (least, most, *list). Raises ValueError. "16"
-    -> (16, 16); "16-512" -> (16, 512); "64,16,512" -> (16, 512, 64, 16, 512).
+    """Parse sizes of bodies into (least, most) or, for a list, (least, most, *list). Raises ValueError.
+
+    "16" -> (16, 16); "16-512" -> (16, 512); "64,16,512" -> (16, 512, 64, 16, 512).
     """
     if "," in text:
         in_turn = [int(size) for size in text.split(",")]
@@ -38,7 +42,10 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """Return at least ``octet_count`` bytes of text. Each body is a beginning of it, plus stamps."""
+    """Return at least ``octet_count`` bytes of text.
+
+    A body is the beginning of this text; stamps replace its first bytes.
+    """
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 
@@ -51,7 +58,7 @@ def routing_keys(options, queue):
 
 
 def binding_keys(options, queue):
-    """Return the binding keys of a queue, which together match all its ``routing_keys``."""
+    """Return the binding keys of a queue. They match all its ``routing_keys``, if there are several."""
     if options.binding_count > 1:
         patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
         return [
@@ -78,7 +85,7 @@ def properties(options, with_headers=True):
 
 
 def make_amqp_batch(options, channel, queue):
-    """Return a PublishBatch of AMQP publishes on an open channel."""
+    """Return a PublishBatch of AMQP publishes to ``queue``, for this open channel."""
     without_headers = [properties(options, with_headers=False)] * (options.header_every - 1)
     in_turn = cycle([properties(options), *without_headers])
 
@@ -96,8 +103,8 @@ def make_amqp_batch(options, channel, queue):
 def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
     """Return a PublishBatch whose messages use ``keys`` in turn.
 
-    ``encode(key, body)`` returns (bytes of a publish, offset of the body in them). ``cycle_octets``: least
-    size of the batch if all messages are alike. ``identifier_before``: as in PublishBatch.
+    ``encode(key, body)`` returns (bytes of a publish, offset of the body in them). ``cycle_octets``: minimum
+    size of the batch if all messages are alike. ``identifier_before``: see PublishBatch.
     """
     low, high, *sizes = options.size
     chance = random.Random(0)

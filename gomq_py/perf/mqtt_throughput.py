@@ -35,13 +35,16 @@ def connect(options, name, **more):
 
 
 def kept(options):
-    """Return the keyword arguments for a client whose session the broker keeps."""
+    """Return the keyword arguments of an MQTTClient whose session the broker keeps after a disconnect."""
     properties = {"session_expiry_interval": _SESSION_EXPIRY_S} if options.version >= MQTT_5 else None
     return {"clean_start": False, "properties": properties}
 
 
 def encoded_properties(options):
-    """Return the encoded properties of all messages, without length. Raises ValueError before MQTT 5."""
+    """Return the encoded MQTT 5 properties of each message, without the length before them.
+
+    Raises ValueError if there are properties and the version is lower than 5.
+    """
     if options.properties and options.version < MQTT_5:
         raise ValueError("--properties need --mqtt-version 5")
     return encode_values(options.properties, PUBLISH)
@@ -63,17 +66,20 @@ def _make_batch(options, topic, publishers):
 
 
 class _MQTT(Role):
-    """Base of the MQTT publisher and consumer. Handles packets other than messages, such as DISCONNECT."""
+    """Base of the MQTT publisher and consumer. Handles packets that a Walk does not, such as DISCONNECT."""
 
     def read(self, now_ns, limit_octets=131072):
-        """Like Role.read. Also raises ClientError if the broker violates the protocol."""
+        """Read as Role.read does. Also raises ClientError if the broker violates the protocol."""
         try:
             return super().read(now_ns, limit_octets)
         except MQTTError as error:
             raise ClientError(f"the broker sent what is no MQTT: {error}") from error
 
     def other(self, what):
-        """Handle a SUBACK, a DISCONNECT, or an acknowledgement with a reason code. Raises ClientError."""
+        """Handle a SUBACK, a DISCONNECT, or an acknowledgement with a reason code.
+
+        Raises ClientError if the broker disconnects, or refuses a subscription.
+        """
         if isinstance(what, DisconnectPacket):
             reason = name_of(what.TYPE, what.reason_code, self.options.version)
             raise ClientError(f"the broker disconnected: {reason}")
@@ -87,7 +93,7 @@ class _MQTT(Role):
             self.acknowledged(what)
 
     def acknowledged(self, packet):
-        """Handle a PUBACK, PUBREC or PUBCOMP that has a reason code."""
+        """Handle a PUBACK, PUBREC or PUBCOMP that has a reason code. Only publishers get these."""
 
 
 class MQTTPublisher(_MQTT, PublisherRole):
@@ -168,13 +174,13 @@ def consumer_name(options, index):
 
 
 def filter_of(options, topic):
-    """Return the topic filter of this topic's consumers, with ``$share/...`` if the option is set."""
+    """Return the topic filter of this topic's consumers; with the option ``share``, a shared one."""
     topic_filter = options.filter or (f"{topic}/+" if options.own_topics else topic)
     return f"$share/{options.share}/{topic_filter}" if options.share else topic_filter
 
 
 class MQTTThroughput(Load):
-    """One run of MQTT publishers and consumers over the topics in ``options``."""
+    """A run of MQTT publishers and consumers over the topics in ``options``."""
 
     consumer_kind = MQTTConsumer
 
@@ -188,7 +194,10 @@ class MQTTThroughput(Load):
         ]
 
     def prepare(self):
-        """Delete the sessions of an earlier run, because messages kept in them would be counted."""
+        """Delete consumers' sessions that an earlier run left, because messages in them would be counted.
+
+        Without kept sessions, only check that a client can log in.
+        """
         self.clean_up()
         if not self.options.persistent:
             connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
@@ -202,8 +211,10 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """Return the number of expected deliveries: one per accepted message and consumer. With the option
-        ``share``: one per accepted message.
+        """Return how many deliveries to expect: for each message that was not refused, one per consumer of
+        its topic.
+
+        With the option ``share``, one per message.
         """
         total = 0
         for publishers, consumers in self._of_topic:
@@ -213,7 +224,7 @@ class MQTTThroughput(Load):
         return total
 
     def judge(self, result):
-        """Count lost and doubled messages, and append the faults to ``result.faults``."""
+        """Count lost and duplicate messages, and append the faults to ``result.faults``."""
         # Faults: lost messages (unless a QoS is 0), doubled messages, missing acknowledgements; with --verify
         # also wrong order and unknown bodies.
         options, region = self.options, self.region

@@ -243,8 +243,10 @@ def check_load(options):
 
 
 def groups(options, group, single):
-    """Return the names of the run's queues or topics. Raises ValueError. These are [``single``], or one for
-    each number of the option ``pattern``. ``group``: "queue" or "topic", for the error's text.
+    """Return the names of the run's queues or topics, as a list. Raises ValueError.
+
+    With the option ``pattern`` there is a name for each of its numbers, otherwise only ``single``. ``group``:
+    "queue" or "topic", for the error's text.
     """
     if not options.pattern:
         names = [single]
@@ -265,7 +267,7 @@ def count(text):
 
 
 def prefetch(text):
-    """Parse a prefetch limit, a 16-bit number."""
+    """Parse a prefetch limit, a 16-bit number. Raises ArgumentTypeError."""
     return _number(text, int, 65535)
 
 
@@ -274,7 +276,7 @@ def amount(text):
 
 
 def real(text):
-    """Parse a decimal number: seconds, or messages per second."""
+    """Parse a decimal number: seconds, or messages per second. Raises ArgumentTypeError."""
     return _number(text, float, 1e9)
 
 
@@ -289,7 +291,7 @@ def _number(text, kind, most, least=0):
 
 
 def size(text):
-    """Parse the size of bodies by ``messages.parse_size``. Raises ArgumentTypeError."""
+    """Parse the sizes of bodies as ``messages.parse_size`` does. Raises ArgumentTypeError."""
     try:
         sizes = messages.parse_size(text)
     except ValueError:

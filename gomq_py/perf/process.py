@@ -10,14 +10,17 @@ def raise_descriptor_limit():
 
 
 def cpu_seconds(pid):
-    """Return the CPU seconds of all threads of a process, accurate to 10 ms. Raises OSError."""
+    """Return the CPU time that a process has used, in seconds, accurate to 10 ms. Raises OSError."""
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_octets(pid):
-    """Return bytes: {"rss": all resident pages, "anonymous": pages of no file}. Raises OSError."""
+    """Return the memory of a process in bytes: {"rss": resident, "anonymous": of that, not from files}.
+
+    Raises OSError.
+    """
     with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
         values = dict(line.split(":", 1) for line in file)
     return {"rss": _kib(values["VmRSS"]), "anonymous": _kib(values["RssAnon"])}

@@ -1,8 +1,8 @@
-"""A role drives one connection as a publisher or a consumer of the load, over AMQP or MQTT. Never waits.
+"""Roles: a role drives one connection of a load run, as a publisher or a consumer, over AMQP or MQTT.
 
-The client logs in. Then the loop of the worker process calls the role, which reads and writes the socket
-itself. A role writes slices of a PublishBatch, parses input with a Walk, and updates its connection's shared
-counters.
+The client of gomq_py.client logs in. Then the loop of the worker process calls the role, which reads and
+writes the socket itself, without blocking. A role writes slices of a PublishBatch, parses input with a Walk,
+and updates its connection's shared counters.
 """
 import ssl
 import time
@@ -20,10 +20,11 @@ _CATCH_UP_S = 0.1  # the most that a delayed publisher makes up in one burst
 
 
 class Role:
-    """Base of publishers and consumers: one connection of a load run, driven by a worker's loop.
+    """Base of publishers and consumers. A role drives one connection.
 
-    The loop calls ``turn`` at the start, when the socket is ready, at the time ``due_ns``, and when the
-    parent process stops publishing. ``due_ns``: when a rate limit allows the next message, or None.
+    The worker's loop calls ``turn`` at the start, when the socket is ready, at the time ``due_ns``, and when
+    the parent process stops publishing. ``due_ns``: monotonic time at which the rate limit allows the next
+    message, or None.
     """
 
     def __init__(self, options, counters, connection, quota):
@@ -40,7 +41,7 @@ class Role:
         self._pending = deque()  # memoryviews not yet written
 
     def attach(self, walk):
-        """Use the client's socket from now on. Bytes that the client has read ahead go to ``walk``."""
+        """Take the socket from the client. Bytes that the client has read already are parsed by ``walk``."""
         self.walk = walk
         self._room, self._answers = memoryview(walk.buffer), memoryview(walk.answers)
         ahead = self.connection.take_over()
@@ -48,12 +49,15 @@ class Role:
         walk.walk(len(ahead), time.monotonic_ns())
 
     def start(self, now_ns):
-        """Let the role publish or consume from now on. ``now_ns``: the monotonic time."""
+        """Begin to publish or to consume. ``now_ns``: the monotonic time."""
         self.started = True
         self._started_ns = now_ns
 
     def read(self, now_ns, limit_octets=131072):
-        """Read and parse once. Return False if nothing has come. Raises ClientError if the broker closed."""
+        """Read from the socket once, and parse. Return False if no bytes have arrived.
+
+        Raises ClientError if the broker has closed the connection.
+        """
         kept = self.walk.kept
         try:
             count = self.socket.recv_into(self._room[kept:kept + limit_octets])
@@ -77,7 +81,7 @@ class Role:
             self.walk.answered = 0
 
     def write(self):
-        """Write waiting bytes to the socket. Return True when all are written."""
+        """Write waiting bytes to the socket. Return whether all are written."""
         while self._pending:
             view = self._pending[0]
             try:
@@ -91,7 +95,7 @@ class Role:
         return True
 
     def close(self):
-        """Close with the protocol's handshake. Cut the connection after an error or a half written frame."""
+        """Close the connection, with the protocol's handshake unless it failed or has bytes to write."""
         if self._pending:
             self.connection.abort()
             return
@@ -107,21 +111,21 @@ class Role:
     # Implemented by a protocol.
 
     def other(self, what):
-        """Handle a frame or packet other than messages and confirms. Raises ClientError to end the run."""
+        """Handle a frame or packet that is no message and no confirm. Raises ClientError to end the run."""
         raise NotImplementedError
 
     def finish(self):
-        """Send the last bytes of a run that the protocol needs, such as acks."""
+        """Send the acks that are due at the end of a run. By default does nothing."""
 
 
 class PublisherRole(Role):
-    """Publishes the messages of ``batch`` again and again, until stopped or ``quota`` is reached.
+    """Publishes the messages of ``batch`` again and again, until stopped or until ``quota`` is reached.
 
-    Then waits for the confirms.
+    Then it waits for the confirms.
 
         window     the ConfirmWindow, which counts confirms
         confirm    most unconfirmed messages; 0: publish without confirms
-        phase      0 to 1: with a rate, the part of the first pause after which the role begins, so that
+        phase      with a rate, the part of an interval (0 to 1) that passes before the first message, so that
                    many publishers do not all publish at the same moment
     """
 
@@ -150,7 +154,7 @@ class PublisherRole(Role):
         super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
     def stop_publishing(self):
-        """Publish no new messages. Messages waiting for the socket are written, and confirms awaited."""
+        """Publish no new messages. Messages that wait for the socket are still written and confirmed."""
         self.stopping = True
 
     def turn(self, now_ns, readable):
@@ -179,7 +183,7 @@ class PublisherRole(Role):
         return allowed
 
     def answer(self):
-        """Send the answers to the packets that were just read."""
+        """Send the answers to packets that were just read, such as PUBREL. By default does nothing."""
 
     def stamp(self, first, last):
         """Write sequence numbers and times into messages ``first`` to ``last`` (exclusive) of the batch."""
@@ -187,10 +191,10 @@ class PublisherRole(Role):
             self.batch.stamp(first, last, self._first_number + self.published, time.monotonic_ns())
 
     def was_published(self, count):
-        """Note that ``count`` more messages were written to the socket or wait for it."""
+        """Called when ``count`` more messages are written or wait for the socket. Does nothing by default."""
 
     def is_complete(self):
-        """Return True if the broker has confirmed or refused all messages published so far."""
+        """Return whether all published messages were confirmed or refused; True without confirms."""
         return not self.confirm or self.window.confirmed == self.published
 
     # The rest is private.
@@ -229,7 +233,7 @@ class PublisherRole(Role):
         return first + count
 
     def _by_rate(self, now_ns):
-        """Return how many messages the rate allows now; set ``due_ns`` to the next one's time."""
+        """Return how many messages the rate allows now. Set ``due_ns`` to the time when it allows more."""
         rate, burst = self.options.rate, self.options.burst
         due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
         if due > rate * _CATCH_UP_S + burst:
@@ -262,8 +266,10 @@ class ConsumerRole(Role):
         self._held = False  # held back by the rate
 
     def checks(self, kind, region, latencies):
-        """Return keyword arguments for a Walk that checks and times bodies. ``kind``: SequenceCheck or a
-        subclass. ``region`` and ``latencies``: shared memory of check and histogram.
+        """Return keyword arguments for a Walk, with which it checks bodies and measures latencies.
+
+        ``kind``: SequenceCheck or a subclass. ``region``, ``latencies``: shared memory of check and
+        histogram.
         """
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)

@@ -1,8 +1,8 @@
 """The memory that worker processes share with their parent: flags, counters, latencies and checks.
 
-The parent sets the flags. Each connection has counters, each consumer latencies and checks. Each word has one
-writer, and a store of 8 bytes is atomic, so no locks are needed. The parent creates the memory before it
-forks the workers.
+The parent sets the flags, a connection's worker its counters and, for a consumer, its latencies and checks.
+Each 8-byte word has one writer, and its store is atomic, so no locks are needed. The parent creates the
+memory before it forks the workers.
 """
 import mmap
 
@@ -23,9 +23,9 @@ _COUNTERS = 16
 class SharedRegion:
     """The shared memory of one run.
 
-    It has counters of each connection, publishers first; a histogram of latencies per consumer, and of
-    confirm times per publisher; the numbers of a SequenceCheck per consumer and publisher. ``numbered``: how
-    many publishers write sequence numbers into bodies.
+    It has counters of each connection, publishers first; a latency histogram per consumer, and one of confirm
+    times per publisher; the numbers of a SequenceCheck for each consumer. ``numbered``: how many publishers
+    number their messages.
     """
 
     def __init__(self, publishers, consumers, numbered):
@@ -50,7 +50,7 @@ class SharedRegion:
         return self._words[start:start + _COUNTERS]
 
     def latencies(self, connection):
-        """Return the latency histogram of a consumer, given by the number of its connection."""
+        """Return the memory of a consumer's latency histogram. ``connection``: the consumer's number."""
         return self._of_consumer(connection, 0, BUCKETS)
 
     def confirm_latencies(self, publisher):
@@ -58,7 +58,7 @@ class SharedRegion:
         return self._words[start:start + BUCKETS]
 
     def check(self, connection):
-        """Return (following, counts, sums), the shared arrays of a consumer's SequenceCheck."""
+        """Return (following, counts, sums), the memory of a consumer's SequenceCheck."""
         return tuple(
             self._of_consumer(connection, BUCKETS + part * self._numbered, self._numbered)
             for part in range(3))
@@ -67,15 +67,15 @@ class SharedRegion:
         return sum(self._column(counter))
 
     def every(self, counter, connections):
-        """Return True if this counter is not 0 for all connections of the range."""
+        """Return whether ``counter``, such as READY, is not 0 in each of these connections (a range)."""
         return all(self._column(counter)[connections.start:connections.stop])
 
     def latest(self, counter, connections):
-        """Return the largest value of one counter over a range of connections; 0 for an empty range."""
+        """Return the largest value of ``counter`` in these connections (a range); 0 for an empty range."""
         return max(self._column(counter)[connections.start:connections.stop], default=0)
 
     def _column(self, counter):
-        """Return a view of one counter for all connections, which is fast even for 10,000 of them."""
+        """Return a view of one counter of all connections. Fast even for 10,000 connections."""
         return self._words[_FLAGS + counter:self._consumers_at:_COUNTERS]
 
     def _of_consumer(self, connection, offset, count):

@@ -1,6 +1,6 @@
 """Runs ``gomq-py-perf amqp throughput`` over queues: the broker delivers each message to one consumer.
 
-Each publisher and each consumer has its own connection, with channel 1.
+Each publisher and each consumer has its own connection, and uses channel 1 only.
 """
 import time
 
@@ -20,13 +20,16 @@ _COMMIT = method_frame(1, TxCommit())
 
 
 def _connect(options, name):
-    """Return (connection, its channel 1), both open."""
+    """Log in. Return (connection, its channel 1), both open."""
     connection = Connection(options.uri, heartbeat_s=0, name=name, timeout_s=options.timeout_s)
     return connection, connection.channel(1)
 
 
 def _method(payload):
-    """Decode a method; None for blocked and unblocked. Raises ClientError for a close or basic.cancel."""
+    """Return the decoded method; None for connection.blocked and unblocked.
+
+    Raises ClientError if the broker closes channel or connection, or cancels the consumer.
+    """
     method = decode_method(payload)
     if isinstance(method, (ChannelClose, ConnectionClose)):
         raise ClientError(f"{method.reply_code} {method.reply_text}")
@@ -64,7 +67,7 @@ class Publisher(PublisherRole):
         return allowed
 
     def was_published(self, count):
-        """Note when the messages were sent, to time their confirms. Commit a full transaction."""
+        """Note when the messages were sent, to time their confirms. Commit the transaction if it is full."""
         if self._is_timed:
             self.window.note_sent(self.published - count + 1, self.published, time.monotonic_ns())
         if self.options.publish_transaction:
@@ -73,7 +76,7 @@ class Publisher(PublisherRole):
                 self._commit()
 
     def is_complete(self):
-        """Commit an unfinished transaction. Return True if the broker has answered everything."""
+        """Commit an unfinished transaction. Return whether the broker has answered everything."""
         if self._in_transaction and not self._committing:
             self._commit()
         return not self._committing and super().is_complete()
@@ -84,7 +87,7 @@ class Publisher(PublisherRole):
             self._committing = False
 
     def answer(self):
-        """Count messages that the broker returned. (AMQP publishers send no answers.)"""
+        """Update the counter of returned messages. (An AMQP publisher has no answers to send.)"""
         self.counters[shared.RETURNED] = self.walk.returned
 
     def _commit(self):
@@ -155,7 +158,7 @@ class Consumer(ConsumerRole):
 
 
 class Throughput(Load):
-    """One run of AMQP publishers and consumers over the queues in ``options``."""
+    """A run of AMQP publishers and consumers over the queues in ``options``."""
 
     consumer_kind = Consumer
 
@@ -201,7 +204,7 @@ class Throughput(Load):
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
 
     def expected(self):
-        """Return the number of expected deliveries: published messages less returned and refused ones."""
+        """Return how many deliveries to expect: published messages less returned and refused ones."""
         total = self.region.total
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 

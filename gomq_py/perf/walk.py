@@ -1,13 +1,13 @@
 """Compiled loops of the load generator.
 
 A PublishBatch holds publishes that are encoded in advance, in one buffer that is written again and again.
-Only sequence numbers and timestamps in the bodies change. A write is a slice of whole messages, 16 to 64 KiB:
+Only sequence numbers and timestamps in the bytes change. A write is a slice of whole messages, 16 to 64 KiB:
 many messages share one system call.
 
-A Walk parses received AMQP or MQTT bytes, without an object per frame or packet. It counts, checks, times and
-acknowledges messages, and counts confirms or acknowledgements. The worker reads from its socket into
-``buffer``, behind the ``kept`` bytes of an incomplete frame or packet, and calls ``walk``. A Walk writes acks
-(for MQTT: PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``. All other input goes into the list
+A Walk parses received AMQP or MQTT bytes, without an object per frame or packet. It counts and checks
+messages, measures their latency, and counts confirms or acknowledgements. The worker reads from its socket
+into ``buffer``, behind the ``kept`` bytes of an incomplete frame or packet, and calls ``walk``. A Walk writes
+acks (for MQTT: PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``. All other input goes into the list
 ``others``: AMQP methods such as channel.close as bytes, MQTT packets such as SUBACK as objects. A Walk checks
 sizes before use; mqtt.wire.frames finds the packets.
 """
@@ -46,7 +46,7 @@ class PublishBatch:
     __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
 
     def __init__(self, messages, timestamp_at=-1, sequence_at=-1, identifier_before=0):
-        """``messages``: (all frames of a publish, offset of the body in them) for each message."""
+        """``messages``: for each message, (all bytes of its publish, offset of the body in them)."""
         starts, bodies = array("q", [0]), array("q")
         for frames, body_at in messages:
             if body_at < identifier_before or identifier_before == 1:
@@ -67,7 +67,7 @@ class PublishBatch:
         self.identifier_before = identifier_before
 
     def stamp(self, first, last, sequence, timestamp_ns):
-        """Write numbers from ``sequence`` on and the timestamp, little-endian, into the messages' bodies."""
+        """Write the timestamp, and numbers from ``sequence`` on, into bodies ``first`` to ``last - 1``."""
         if first < 0 or last > self.count:
             raise IndexError("messages outside the batch")
         p = octets.pointer(self.buffer)
@@ -80,7 +80,7 @@ class PublishBatch:
                 octets.put_le64(p, at + self.timestamp_at, timestamp_ns)
 
     def identify(self, first, last, identifier):
-        """Write packet identifiers from ``identifier`` on into the messages; after 65535 comes 1."""
+        """Write packet identifiers from ``identifier`` on into the messages; after 65535 follows 1."""
         if first < 0 or last > self.count or not self.identifier_before:
             raise IndexError("messages outside the batch, or without identifiers")
         p = octets.pointer(self.buffer)
@@ -124,15 +124,15 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """Return the end index of the messages from ``first`` on, at least one, that fit ``limit_octets``."""
+        """Return the end index of a write: messages from ``first`` on that fit, but at least one."""
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)
 
 
 class LatencyHistogram:
     """Counts durations in ns in 64 buckets per power of two, with an error of at most 1.6 %.
 
-    Cheap enough for every message. ``region``: a writable memoryview of BUCKETS u64, written by a worker
-    process and read by its parent.
+    Cheap enough for every message. ``region``: a writable memoryview of BUCKETS 64-bit numbers, written by a
+    worker process and read by its parent.
     """
 
     __slots__ = ("buckets",)
@@ -141,7 +141,7 @@ class LatencyHistogram:
         self.buckets = region
 
     def add(self, value):
-        """Count a duration in ns. Buckets are 1 ns wide below 128; above, 64 share a power of two."""
+        """Count a duration in ns. Buckets are 1 ns wide below 128 ns, then 64 per power of two."""
         shift = 0
         while value >= 128:
             value >>= 1
@@ -152,8 +152,8 @@ class LatencyHistogram:
 
 
 class ConfirmWindow:
-    """Counts confirms exactly, whether single or multiple, in any order. ``size``: most unconfirmed
-    publishes. ``latencies``: a histogram of the times from ``note_sent`` to the confirm, or None.
+    """Counts confirms, single or multiple, in any order. Publishes are numbered from 1. ``size``: most
+    unconfirmed publishes. ``latencies``: a histogram of the times from ``note_sent`` to the confirm, or None.
     """
 
     __slots__ = ("confirmed", "refused", "low", "mask", "noted", "latencies", "sent_ns", "now_ns")
@@ -189,7 +189,7 @@ class ConfirmWindow:
             self.low += 1
 
     def note_sent(self, first, last, now_ns):
-        """Note that the publishes number ``first`` to ``last`` (inclusive, from 1) are sent at ``now_ns``."""
+        """Note ``now_ns`` as the time at which publishes ``first`` to ``last`` (inclusive) are sent."""
         if self.latencies is None:
             return
         while first <= last:
@@ -198,13 +198,13 @@ class ConfirmWindow:
 
 
 class SequenceCheck:
-    """Checks order and completeness of messages by the number in each body.
+    """Checks order and completeness of messages by the sequence number in each body.
 
-    The upper 16 bits of a number are the publisher, the lower 48 count its messages from 0. From
+    The upper 16 bits of the number are the publisher, the lower 48 count its messages from 0. From the offset
     ``filled_from`` on, every body must equal ``filler``, unless that is empty.
 
-    ``following``, ``counts`` and ``sums`` have a u64 per publisher: the next number in order, count and sum
-    of its messages' numbers. Count and sum show whether exactly the published messages arrived.
+    ``following``, ``counts`` and ``sums`` have a 64-bit number per publisher: next number, count of messages,
+    sum of their numbers. Count and sum show whether exactly the published messages arrived.
     """
 
     __slots__ = (
@@ -232,7 +232,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """Count a body as corrupt if ``p[at:at + size]``, at ``offset`` in it, differs from ``filler``."""
+        """Count a body as corrupt if its part at ``offset``, ``p[at:at + size]``, differs from ``filler``."""
         if not self.filler:
             return 0
         if offset < self.filled_from:
@@ -248,8 +248,8 @@ class SequenceCheck:
 
 
 class Walk:
-    """Base of FrameWalk and MQTTWalk, which parse one connection's input. Bodies have 8-byte stamps:
-    at the offset ``sequence_at`` a number for ``check``, at ``timestamp_at`` a time for ``latencies``.
+    """Base of FrameWalk and MQTTWalk, which parse one connection's input. Bodies have 8-byte stamps: at
+    offset ``sequence_at`` a number for ``check``, at ``timestamp_at`` a time for ``latencies``; -1: none.
     """
 
     __slots__ = (
@@ -271,7 +271,7 @@ class Walk:
         self.now_ns = 0
 
     def take_content(self, p, at, size, offset):
-        """Check and time a part of a body: the ``size`` bytes at ``p[at]``, which lie at ``offset`` in it."""
+        """Check and time the part ``p[at:at + size]`` of a body. ``offset``: of the part in the body."""
         if self.sequence_at >= 0:
             if not offset and size >= self.sequence_at + 8:
                 self.check.note(octets.le64(p, at + self.sequence_at))
@@ -308,8 +308,8 @@ class FrameWalk(Walk):
         self.returning = False
 
     def walk(self, end, now_ns):
-        """Parse the complete frames in the first ``end`` bytes of the buffer. Raises FrameError. Moves the
-        incomplete rest to the front. Returns the count of completed deliveries.
+        """Parse the complete frames in the first ``end`` bytes of the buffer. Return the number of deliveries
+        completed. Moves the bytes of an incomplete frame to the front. Raises FrameError.
         """
         if end > len(self.buffer):
             raise IndexError("more bytes than the buffer holds")
@@ -408,7 +408,7 @@ class FrameWalk(Walk):
 
 
 class PacketWindow(ConfirmWindow):
-    """A ConfirmWindow for MQTT: publish number n, from 1, has the packet identifier (n - 1) % 65535 + 1."""
+    """A ConfirmWindow for MQTT. Publish number n, from 1, has the packet identifier (n - 1) % 65535 + 1."""
 
     __slots__ = ()
 
@@ -420,8 +420,8 @@ class PacketWindow(ConfirmWindow):
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that distinguishes doubled messages from late messages. Doubled messages count only in
-    ``doubled``. The last ``span`` numbers of each publisher are remembered; an older number counts as late.
+    """A SequenceCheck that tells duplicates from late messages. Duplicates count only in ``doubled``. The
+    last ``span`` numbers of each publisher are remembered; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")
@@ -478,8 +478,8 @@ class MQTTWalk(Walk):
         self.window = window if window is not None else PacketWindow(1)
 
     def walk(self, end, now_ns):
-        """Parse the complete packets in the first ``end`` bytes of the buffer. Raises MQTTError. Moves the
-        incomplete rest to the front. Returns the count of messages.
+        """Parse the complete packets in the first ``end`` bytes of the buffer. Return the number of messages.
+        Moves the bytes of an incomplete packet to the front. Raises MQTTError.
         """
         packets = self.packets
         packets.begin(self.buffer, 0, end)
@@ -528,7 +528,7 @@ class MQTTWalk(Walk):
 
 
 def lower_bound(index):
-    """Return the smallest duration, in ns, that bucket number ``index`` counts."""
+    """Return the smallest duration, in ns, that is counted in the bucket ``index``."""
     if index < 2 * SUB_BUCKETS:
         return index
     shift = index // SUB_BUCKETS - 1
@@ -536,7 +536,7 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """Return count, min, median, p75, p95, p99, p999 (99.9 %) and max, in ms; {"count": 0} if empty."""
+    """Return count, min, median, p75, p95, p99, p999 and max, in ms, of histograms; {"count": 0} if empty."""
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)
     summary = {"count": count}

@@ -1,4 +1,4 @@
-"""Worker process of the load generator: runs its share of the connections in one loop."""
+"""The worker process of the load generator, which drives its share of the connections in one loop."""
 import ctypes
 import gc
 import heapq
@@ -17,10 +17,11 @@ _FEW_DESCRIPTORS = 1000  # select() waits in microseconds but takes descriptors 
 
 
 def run(make_roles, region, failures, parent):
-    """Run a worker process: connect, wait for the start, work until the parent stops it.
+    """Run a worker process: connect, wait for the start, then work until the parent stops it.
 
-    ``make_roles(list)`` connects and appends the Roles. ``failures``: write end of a pipe, for one error
-    text. ``parent``: the parent's process id; the worker is killed when the parent dies.
+    ``make_roles(list)`` connects, and appends the Roles to the list. ``failures``: write end of a pipe, which
+    gets the text of an error. ``parent``: the parent's process id; when the parent dies, the worker is
+    killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -49,7 +50,7 @@ def run(make_roles, region, failures, parent):
 
 
 class Loop:
-    """Calls ``turn`` of each Role when its socket is ready or its rate allows a message."""
+    """The event loop of a worker: calls a Role's ``turn`` when its socket is ready or its rate allows it."""
 
     def __init__(self, roles, region):
         self._region = region
@@ -122,13 +123,16 @@ class Loop:
             heapq.heappush(self._due, (due_ns, descriptor))
 
     def _patience_ms(self):
-        """Return how many ms to wait for sockets: until a rate allows a message or the flags must be read."""
+        """Return the longest time to wait for sockets, in ms.
+
+        The wait ends when a rate allows a message, or when the flags must be read again.
+        """
         if not self._due:
             return _LOOK_AT_FLAGS_MS
         return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
 
     def _wait(self, timeout_ms):
-        """Wait for events. Return (descriptors that can be read, descriptors with any event), both sets."""
+        """Wait up to ``timeout_ms`` for events. Return two sets: readable and all ready descriptors."""
         if not self._precise:
             events = self._poll.poll(timeout_ms / 1000)
             return {descriptor for descriptor, what in events if what & ~select.POLLOUT}, {

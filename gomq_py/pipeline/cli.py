@@ -1,6 +1,6 @@
-"""Defines the commands of ``gomq-py-pipeline``.
+"""The commands of ``gomq-py-pipeline``.
 
-A failed job prints one line on standard error and sets the exit code.
+If a job fails, the command prints one line on standard error, and the exit code is 1.
 """
 import contextlib
 import functools
@@ -19,7 +19,7 @@ from gomq_py.spark.options import Options
 
 
 def _in_a_folder(context, parameter, path):
-    """Return the path of a file, or raise an error if its folder cannot be written to. An option callback."""
+    """Callback of an option: return ``path``. Raises BadParameter if its folder cannot be written to."""
     folder = None if path is None else os.path.dirname(os.path.abspath(path))
     if folder is not None and not os.access(folder, os.W_OK):
         raise click.BadParameter(f"{folder} is no folder that can be written to")
@@ -100,7 +100,7 @@ def _with(*options):
 
 
 def reading_options(given):
-    """Remove the options of the data source from a command's parameters, and return them as a dict."""
+    """Remove the options of the data source from a command's parameters. Returns them as {option: value}."""
     options = {name: value for key, name in _NAMES.items() if (value := given.pop(key, None)) is not None}
     if "dataDir" in options:
         options["transport"] = "files"
@@ -109,7 +109,7 @@ def reading_options(given):
 
 @contextlib.contextmanager
 def _session(command, given):
-    """Context manager: yields the Spark session of a command, and stops it at the end."""
+    """Context manager: yields a Spark session, and stops it at the end. ``given``: command parameters."""
     from gomq_py.pipeline.session import make_session  # here: --help does not load Spark
     spark = make_session(
         f"gomq-py-pipeline {command}", given["master"], given["memory"], given["conf"].items())

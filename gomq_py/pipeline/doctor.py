@@ -1,4 +1,4 @@
-"""Doctor: checks that Java, pyspark, disk space, and a broker with read permission are present."""
+"""Checks the requirements of a pipeline: Java, pyspark, disk space, and a broker with read permission."""
 import importlib.util
 import os
 import shutil
@@ -26,7 +26,10 @@ class Finding(NamedTuple):
 
 
 def examine(reading, folder="."):
-    """Yield a Finding for each requirement of a pipeline. ``reading``: options of the data source."""
+    """Yield a Finding for each requirement of a pipeline.
+
+    ``reading``: options of the data source. ``folder``: place for tables, whose disk space is checked.
+    """
     try:
         java = find_java()
         yield Finding(OK, "java", f"Java {java.version} at {java.home}, from {java.origin}")

@@ -1,4 +1,4 @@
-"""Exposes a run's counts to Prometheus: over HTTP, or in a file that node_exporter reads."""
+"""Makes the counts of a run available to Prometheus: over HTTP, or in a file that node_exporter reads."""
 import contextlib
 import os
 import socket
@@ -16,7 +16,10 @@ LOOK_EVERY_S = 0.1
 
 
 def text_of(rows, lags, now_s):
-    """Return Prometheus text of ``rows``, {job: rows read}, and ``lags``, {job: unread messages, or None}."""
+    """Return the counts in Prometheus' text format.
+
+    ``rows``: {job: rows read}. ``lags``: {job: unread messages, or None}. ``now_s``: the Unix time.
+    """
     lines = ["# TYPE gomq_pipeline_rows_total counter"]
     lines += [f'gomq_pipeline_rows_total{{job="{_escaped(name)}"}} {rows[name]}' for name in sorted(rows)]
     lines += ["# TYPE gomq_pipeline_lag_rows gauge"]
@@ -27,7 +30,7 @@ def text_of(rows, lags, now_s):
 
 
 def write(path, text):
-    """Atomically replace the file at ``path`` by a file with this text."""
+    """Atomically replace the content of the file at ``path``."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
@@ -42,8 +45,9 @@ def address_of(given):
 
 
 class Endpoint:
-    """Serves its attribute ``text`` at http://ADDRESS/metrics until ``close``. The constructor raises
-    OptionError if it cannot listen on the address.
+    """Serves the attribute ``text`` at http://ADDRESS/metrics, in a thread, until ``close``.
+
+    ``given``: the address, see ``address_of``. The constructor raises OptionError if it cannot listen there.
     """
 
     def __init__(self, given):
@@ -78,7 +82,7 @@ class _Server(HTTPServer):
         self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
 
     def finish_request(self, request, client_address):
-        """Serve a client, but disconnect it after CLIENT_S seconds."""
+        """Serve a client. A client that is still connected after CLIENT_S seconds is disconnected."""
         guard = threading.Timer(CLIENT_S, _cut_off, (request,))
         guard.daemon = True
         guard.start()

@@ -1,4 +1,4 @@
-"""Turns a job's error into one line. Spark wraps a GomqError in two tracebacks and a Java stack."""
+"""Turns a job's error into one line. Spark wraps a GomqError in two tracebacks and a Java stack trace."""
 import re
 
 _OURS = re.compile(r"^\s*gomq_py\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
@@ -15,7 +15,7 @@ DEEPEST = 10
 
 
 def told(error):
-    """Return one line that says what failed; for a GomqError or a full disk, also the remedy."""
+    """Return one line that says why a job failed; for a GomqError or a full disk, also the remedy."""
     text = _CALLED.sub("", str(error), 1)
     if any(map(_FULL_DISK.search, [text, *_causes(error)])):
         return FULL_DISK

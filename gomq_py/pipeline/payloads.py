@@ -1,7 +1,7 @@
 """Decodes payloads of devices: turns JSON, lines of JSON, CBOR and MessagePack into Python values.
 
-Does no I/O. Payloads are not trusted: decoding raises only Undecodable, whatever the bytes are. Depth and
-size are bounded; a length is compared with the remaining bytes before it is used.
+Does no I/O. Payloads are not trusted: whatever the bytes are, decoding raises no other error than
+Undecodable. Depth and size are bounded; a length is compared with the remaining bytes before it is used.
 """
 import json
 import struct
@@ -25,8 +25,9 @@ class Undecodable(ValueError):
 
 
 def decode(kind, octets):
-    """Decode a payload into a list of readings (dicts). Raises Undecodable. ``kind``: json, ndjson, cbor or
-    msgpack. Several lines, or an array, give several readings.
+    """Decode a payload into a list of readings (dicts). Raises Undecodable.
+
+    ``kind``: json, ndjson, cbor or msgpack. Each line of ndjson, or element of an array, is a reading.
     """
     try:
         found = DECODERS[kind](bytes(octets))
@@ -77,8 +78,9 @@ def _key(value):
 
 
 def _cbor(octets, at, depth):
-    """Decode the CBOR item at ``at`` (RFC 8949), skipping tags. Returns (value, position after it). For a
-    break (0xFF) the value is _BREAK. Raises Undecodable.
+    """Decode the CBOR item at ``at`` (RFC 8949), skipping tags. Returns (value, position after it).
+
+    For the stop code 0xFF the value is _BREAK. Raises Undecodable.
     """
     if depth > DEEPEST:
         raise Undecodable("nested too deep")

@@ -1,4 +1,4 @@
-"""Reads a pipeline file, which defines several jobs for one session (``gomq-py-pipeline run``):
+"""Reads a pipeline file, which defines several jobs for one Spark session (``gomq-py-pipeline run``):
 
     [spark]                      # master, memory, and conf as a table; all may be left out
     memory = "1g"
@@ -50,7 +50,7 @@ class Plan:
 
 
 def read_plan(path):
-    """Read a Plan from a file, with paths relative to its folder. Raises OptionError with the file's name."""
+    """Read a Plan from a pipeline file. Paths in it are relative to its folder. Raises OptionError."""
     folder = os.path.dirname(os.path.abspath(path))
     return from_toml(path, lambda given: make_plan(given, folder))
 

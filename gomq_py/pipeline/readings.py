@@ -1,4 +1,4 @@
-"""Turns devices' payloads into typed rows, by a schema file. Does not import Spark.
+"""Turns devices' payloads into typed rows. Does not import Spark. A schema file in TOML says how:
 
     format = "json"              # json, ndjson, cbor, msgpack
     device = "topic:1"           # a word of the routing key, from 0, or "field:NAME"
@@ -29,7 +29,10 @@ _FIRST_S, _LAST_S = -62135596800, 253402300799
 
 @dataclass(frozen=True)
 class Schema:
-    """The checked content of a schema file: the rules for decoding payloads into readings."""
+    """The content of a schema file, which says how payloads are decoded into readings.
+
+    ``device``: ("topic", number of a word) or ("field", name of a field).
+    """
 
     format: str
     device: tuple
@@ -46,7 +49,9 @@ def read_schema(path):
 
 
 def from_toml(path, make, what=""):
-    """Return ``make(parsed TOML file)``. Raises OptionError; its text begins with ``what`` and the path."""
+    """Parse a TOML file, and return ``make(content)``. Raises OptionError with a text that begins with
+    ``what`` and the path.
+    """
     try:
         with open(path, "rb") as file:
             return make(tomllib.load(file))
@@ -91,7 +96,9 @@ def _parsed(text):
 
 def readings(schema, routing_key, body, came_at):
     """Decode a message's body into [(device, time, values)], one tuple per reading. Raises Undecodable.
-    ``came_at``: the time if the schema names no field for it.
+
+    ``values``: a list, in the order of ``schema.fields``. ``came_at``: the time if the schema has no field
+    for it.
     """
     found = []
     for one in decode(schema.format, body):
@@ -130,7 +137,7 @@ def _time(schema, reading, came_at):
 
 
 def _value(value, name, kind):
-    """Convert the value of field ``name`` to the type ``kind``; None stays None. Raises Undecodable."""
+    """Convert the value of field ``name`` to the type ``kind``. None stays None. Raises Undecodable."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -148,12 +155,12 @@ def _value(value, name, kind):
 
 
 def _is_text(value):
-    """False for half a surrogate pair, which JSON allows and a Parquet table does not."""
+    """Return whether a str has no lone surrogates, which JSON allows and a Parquet table does not."""
     return value.isascii() or value.encode("utf-8", "ignore").decode() == value
 
 
 def _shown(value):
-    """Return the beginning of a value as text. Large and deeply nested values are safe."""
+    """Return the beginning of a value as text, also of a large or deeply nested value."""
     return reprlib.repr(value)[:60]
 
 

@@ -1,7 +1,7 @@
 """Runs Spark queries until they end or are stopped, and reports their progress.
 
-On a terminal the progress is one line that is overwritten; elsewhere each batch prints a line of JSON.
-Prometheus can get the counts, too (exposition).
+On a terminal the progress is one line that is overwritten. Elsewhere each batch with rows prints a line of
+JSON. ``exposition`` makes the counts available to Prometheus.
 """
 import json
 import re
@@ -98,7 +98,7 @@ class Reporter:
 
 
 def lag_of(progress):
-    """Return the number of unread messages in Spark's progress report; None if a source has no lag."""
+    """Return the number of unread messages in a progress report of Spark; None if a source reports no lag."""
     lag = 0
     for source in progress["sources"]:
         try:
@@ -112,8 +112,8 @@ def lag_of(progress):
 def run(writers, every=None, reporter=None):
     """Run the queries ``writers``, {name: DataStreamWriter}. Raises JobFailed.
 
-    Without ``every`` each query reads the present messages and ends. With ``every``, such as "10 seconds", it
-    starts a batch that often, until a signal.
+    Without ``every``, each query reads the present messages and ends. With ``every``, such as "10 seconds",
+    each query starts a batch that often, until SIGTERM or SIGINT.
     """
     reporter = reporter or Reporter()
     stop = threading.Event()
@@ -138,7 +138,7 @@ def run(writers, every=None, reporter=None):
 
 
 class Running:
-    """One running query, which is restarted if its Python process was too slow to start."""
+    """One running query. It is started again if its Python process was too slow to start."""
 
     def __init__(self, name, writer):
         self._name = name
@@ -147,8 +147,10 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """Return True if the query runs, False if it has ended without an error. Raises JobFailed for an
-        error. If the query's Python process was too slow to start, restarts the query instead.
+        """Return True if the query runs, False if it has ended without an error.
+
+        If the query's Python process was too slow to start, starts the query again. Raises JobFailed for
+        other errors.
         """
         if self.query.isActive:
             return True
@@ -163,12 +165,15 @@ class Running:
 
 
 def was_slow_to_start(error):
-    """True if the query failed because its Python process did not start in time."""
+    """Return whether the query failed because its Python process did not start in time."""
     return "Python worker failed to connect back" in str(error)
 
 
 def _look(running, reporter):
-    """Report the progress of all queries, and restart those that need it. Returns False if all have ended."""
+    """Report the progress of all queries, and restart those whose Python process was too slow to start.
+
+    Returns False if all have ended. Raises JobFailed.
+    """
     # Before the progress is read: a query reports its last part before it ends.
     still = [one for one in running.values() if one.query.isActive]
     for name, one in running.items():
@@ -177,7 +182,7 @@ def _look(running, reporter):
 
 
 def repeat(work, pause_s):
-    """Call ``work`` every ``pause_s`` seconds until a signal; only once if ``pause_s`` is None."""
+    """Call ``work`` every ``pause_s`` seconds until SIGTERM or SIGINT; only once if ``pause_s`` is None."""
     stop = threading.Event()
     _on_signals(stop)
     while True:

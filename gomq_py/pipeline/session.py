@@ -1,5 +1,6 @@
-"""Creates the Spark session of jobs. By default the session is small, listens on loopback only, and uses the
-running Python for its workers.
+"""Creates the Spark session of jobs.
+
+By default the session is small, listens on loopback only, and uses the running Python for its workers.
 """
 import os
 import sys
@@ -43,8 +44,9 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
 
 
 def start_fewer_processes(session):
-    """Let Spark manage checkpoints with its class FEWER_PROCESSES, which starts fewer programs. Does nothing
-    if Spark lacks the class, or a setting names another.
+    """Let Spark manage checkpoint files with a class that starts fewer programs (FEWER_PROCESSES).
+
+    Does nothing if Spark lacks the class, or if a setting names a class.
     """
     has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
     if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:

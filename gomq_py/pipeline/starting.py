@@ -1,8 +1,8 @@
 """Fixes the start of a new query: turns "latest" or a time into offsets once, before the query runs.
 
-The offsets are stored beside the checkpoint. If Spark dies before the first batch is committed, Spark queries
-the source again for the start. "latest" would then be a later offset, and messages in between would never be
-read.
+The offsets are stored in the checkpoint's folder. If Spark dies before it has committed the first batch, it
+asks the source for the start again. "latest" would then be a later offset, and messages in between would
+never be read.
 """
 import json
 import os
@@ -17,8 +17,9 @@ STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
 
 def fixed_start(given, checkpoint):
-    """Return the options ``given`` with fixed offsets as startingOffsets. The first run determines the
-    offsets and stores them beside the checkpoint. Later runs use these.
+    """Return the options ``given`` with offsets as startingOffsets, in place of any other start.
+
+    The first run determines the offsets and stores them in the folder ``checkpoint``. Later runs use these.
     """
     path = os.path.join(checkpoint, NAME)
     kept = _read(path)

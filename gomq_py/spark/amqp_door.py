@@ -1,5 +1,7 @@
-"""AMQP connections of Spark's driver and workers to the broker, with errors translated. The sink publishes
-over these connections, and the transport ``amqp`` consumes.
+"""AMQP connections from Spark's driver and workers to the broker.
+
+The sink publishes over these connections, and the transport ``amqp`` consumes. A failed connect raises one of
+the data source's errors (spark.errors), with a text for the operator.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote

@@ -1,9 +1,10 @@
-"""Reads streams by AMQP consumers: the transport for brokers that serve no segment files (RabbitMQ, LavinMQ).
+"""The transport that reads streams by AMQP consumers.
 
-Slower than other transports, because the broker delivers every message. Over AMQP a broker shows neither the
-bounds of a stream nor its identity. Two short consumers find the bounds: one begins at ``first``, one at
-``last``. The checkpoint keeps a digest of the message before its offset: a different digest later means that
-a different stream has this name.
+It is for brokers that serve no segment files (RabbitMQ, LavinMQ), and slower than the other transports,
+because the broker delivers every message. AMQP has no request for a stream's first and last offset, nor for
+its identity. So one short consumer from ``first`` on and one from ``last`` on find the two offsets. The
+checkpoint keeps a digest of the last message that was read. If the message at that offset has another digest
+later, a different stream has the name.
 """
 import hashlib
 import time
@@ -31,7 +32,7 @@ _CLIENT = "gomq-py spark source"
 
 
 class AmqpTransport:
-    """Reads the streams of one vhost over one AMQP connection. A pickled copy has no connection."""
+    """Reads the streams of one vhost over one AMQP connection. A pickled copy opens its own connection."""
 
     def __init__(self, options, credentials):
         self._door = AmqpDoor(options, credentials)
@@ -51,7 +52,11 @@ class AmqpTransport:
     # queries
 
     def describe(self, name):
-        """Return the Shape (offsets and segments) of a stream. Raises NoStream, Refused, Unreachable."""
+        """Return the Shape of a stream. Raises NoStream, Refused, Unreachable.
+
+        AMQP does not show segments. The Shape has ranges of SEGMENT_ROWS offsets in their place, and
+        estimated sizes.
+        """
         first = self._retrying(lambda: self._first(name))
         last = None if first is None else self._retrying(lambda: self._last(name))
         if first is None or last is None:
@@ -64,12 +69,14 @@ class AmqpTransport:
         return Shape("", first, end, parts)
 
     def mark(self, name, offset):
-        """Return a digest of the message before this offset; "" if the stream lacks it."""
+        """Return a digest of the message before this offset; "" if the stream does not have that message."""
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
-        """Yield (offset, Delivery) of each message from offset ``start`` on, endlessly. Skips missing
-        offsets. Reconnects after a failure. Raises NoStream, Refused, Unreachable.
+        """Yield (offset, Delivery) of each message from offset ``start`` on, without end.
+
+        Leaves out offsets that the stream does not have. Reconnects after a failure. Raises Unreachable after
+        ``retrySeconds`` without a message; also NoStream, Refused.
         """
         at = start
         deadline = time.monotonic() + self._retry_s
@@ -115,7 +122,7 @@ class AmqpTransport:
 
     @contextmanager
     def _consuming(self, name, start, prefetch):
-        """Context manager: yields a Consumer of the stream, and translates the broker's AMQP errors."""
+        """Context manager: yields a Consumer of the stream. Raises a GomqError if the broker refuses it."""
         channel = None
         try:
             if self._connection is None or self._connection.error is not None:
@@ -166,7 +173,7 @@ class AmqpTransport:
                 self._pause(deadline, error)
 
     def _pause(self, deadline, error, name=None):
-        """Wait before the next attempt. Raises Unreachable if the deadline has passed."""
+        """Close the connection, and wait before the next attempt. Raises Unreachable after the deadline."""
         self.close()
         if time.monotonic() >= deadline:
             what = "" if name is None else f" (reading stream '{name}')"
@@ -177,7 +184,9 @@ class AmqpTransport:
 
 
 class Consumer:
-    """Consumes a stream on its own channel. Each call acknowledges the messages returned by earlier calls."""
+    """Consumes a stream on its own channel. When half of the prefetch limit has been returned to the caller,
+    the next call acknowledges these messages.
+    """
 
     def __init__(self, channel, name, start, prefetch):
         self._channel = channel
@@ -191,14 +200,18 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """Return [(offset, Delivery)] of the messages that have arrived."""
+        """Return [(offset, Delivery)] of the messages that the broker sends within one round trip."""
         # Those before the answer to a passive declare.
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count
         return self._take()
 
     def first_ones(self, timeout_s):
-        """Wait a limited time for the first messages. Returns [(offset, Delivery)], perhaps empty."""
+        """Return [(offset, Delivery)] of the first messages, or [] if none arrive.
+
+        Waits up to ``timeout_s`` if the broker says that the stream has messages. If it does not say so,
+        waits up to QUIET_S for RabbitMQ, and not at all for other brokers.
+        """
         ready = self.ready()
         if ready:
             return ready
@@ -207,8 +220,10 @@ class Consumer:
         return self.next_ones(timeout_s if self._count else quiet_s, is_there=False)
 
     def next_ones(self, timeout_s, is_there=True):
-        """Wait up to ``timeout_s`` for messages. Returns [(offset, Delivery)]. If none arrive, raises
-        Unreachable or, with ``is_there`` False, returns []. Raises NoStream if the consumer was cancelled.
+        """Return [(offset, Delivery)] of the next messages, of which the first arrives within ``timeout_s``.
+
+        If none arrives, raises Unreachable or, with ``is_there`` False, returns []. Raises NoStream if the
+        broker has cancelled the consumer.
         """
         self._settle()
         deadline = time.monotonic() + timeout_s
@@ -236,7 +251,9 @@ class Consumer:
         return found
 
     def _offset_of(self, one):
-        """Return the offset in the message's header or, without the header, the last offset plus 1."""
+        """Return the offset in a Delivery's header. Without the header, return the previous Delivery's offset
+        plus 1, or raise NoStream if there was none.
+        """
         try:
             offset = (one.properties.headers or {}).get(OFFSET_HEADER)
         except Malformed:
@@ -255,7 +272,9 @@ class Consumer:
 
 
 def digest(delivery):
-    """Return a hexadecimal digest of exchange, routing key and body. Brokers may change properties."""
+    """Return 16 hexadecimal digits for exchange, routing key and body. Properties do not count, because
+    brokers may change them.
+    """
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -1,8 +1,9 @@
-"""Turns messages from the transport ``amqp`` into batches of rows.
+"""Turns the messages of the transport ``amqp`` into batches of rows. ``reading`` does so for other
+transports.
 
-``reading`` does so for other transports. AMQP does not show consumers when a message was published.
-``timestamp`` is the header ``timestamp_in_ms``, which an interceptor of the broker may set, else the
-publisher's property ``timestamp``, else null.
+AMQP does not tell consumers when the broker took a message. So the column ``timestamp`` has the header
+``timestamp_in_ms``, which an interceptor of the broker may set, or else the publisher's property
+``timestamp``, or else null.
 """
 import logging
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ STAMP_HEADER = "timestamp_in_ms"
 
 
 class DeliveryReader:
-    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``. ``lost``: missing offsets."""
+    """Reads Pieces (parts of streams) by AMQP, as rows with columns ``names``.
+
+    ``lost``: number of missing messages so far.
+    """
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -69,7 +73,9 @@ class DeliveryReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _lose(self, stream, first, until, why):
-        """Count and log missing offsets. With option failOnDataLoss, raise DataLoss instead."""
+        """Count and log the offsets from ``first`` to ``until`` (exclusive) as missing. With option
+        failOnDataLoss, raise DataLoss instead. ``why``: the reason, for the text.
+        """
         if until <= first:
             return
         text = f"stream '{stream}' lacks offsets {first} to {until - 1}: {why}"
@@ -81,7 +87,7 @@ class DeliveryReader:
 
 @dataclass
 class Row:
-    """One received message, from which a row is made."""
+    """A received message, from which the functions in MAKERS make the columns of a row."""
 
     stream: str
     epoch: str
@@ -105,7 +111,7 @@ class Row:
 
 
 def runs(pieces):
-    """Return [stream, epoch, first offset, end offset] of these parts, adjacent ones joined."""
+    """Return a list of [stream, epoch, first offset, end offset (exclusive)]. Adjacent Pieces are joined."""
     found: list = []
     for piece in pieces:
         if found and found[-1][:2] == [piece.stream, piece.epoch] and found[-1][3] == piece.first:

@@ -14,7 +14,7 @@ class Refused(GomqError):
 
 
 class Unreachable(GomqError):
-    """The broker does not answer, or does not answer like gomq-py."""
+    """The broker does not answer, or its answer is not that of a gomq-py broker."""
 
 
 class NoStream(GomqError):

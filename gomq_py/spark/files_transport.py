@@ -1,4 +1,4 @@
-"""Reads streams from a data folder: a broker's, on a disk of this machine or a mounted one, or a backup.
+"""The transport that reads streams from the files of a data folder: a broker's, or a backup of one.
 
 A closed segment is read to its end. While a broker runs, the active segment is read up to the flushed length,
 which the broker notes in the segment's file now and then. Without a broker the active segment is read up to
@@ -30,7 +30,7 @@ class FilesTransport(SegmentTransport):
         """Do nothing: no file is open between calls."""
 
     def names(self):
-        """Raise GomqError: a data folder does not contain the names of streams."""
+        """Raise GomqError, because a data folder has only hashes of the streams' names."""
         raise GomqError(
             "option subscribePattern needs transport=http: a data folder does not tell names; "
             "name streams with subscribe")
@@ -51,7 +51,10 @@ class FilesTransport(SegmentTransport):
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """Return the offset of the first message at or after a Unix time in ms. Raises GomqError."""
+        """Return the offset of the first message at or after a Unix time in ms.
+
+        Returns the end offset if there is no such message. Raises GomqError.
+        """
         shape = self.describe(name)
         for part in shape.segments:
             if part.next_offset > part.first_offset and part.last_timestamp_ms >= timestamp_ms:
@@ -141,7 +144,9 @@ def folder_id(vhost, name):
 
 
 def _scanned(content, number, found):
-    """Return the Segment of an unsealed file, which ends after its last valid record."""
+    """Return the Segment of a file that is still written, up to the last valid record in ``content``.
+    ``found``: the decoded head.
+    """
     first_ms = last_ms = 0
     block = columns.Block(4096, 1 << 30)
     for block in _blocks(content, found, block):

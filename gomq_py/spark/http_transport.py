@@ -1,8 +1,8 @@
-"""Reads streams over the management API: the default transport, which needs only the standard library.
+"""The default transport: reads streams over the management API. It needs only the standard library.
 
-The broker offers only flushed messages, so that read data never changes. If a connection breaks or an answer
-is cut short, the transport reconnects and continues after the received bytes. After ``retrySeconds`` without
-a byte it raises Unreachable. It does not repeat a request that the broker refuses.
+The broker serves only flushed messages, so data that was read never changes. If a connection breaks or an
+answer is cut short, the transport reconnects and continues after the received bytes. After ``retrySeconds``
+without a byte it raises Unreachable. It does not repeat a request that the broker refuses.
 """
 import base64
 import http.client
@@ -24,7 +24,7 @@ QUEUES_AT_ONCE = 500
 
 
 class HttpTransport(SegmentTransport):
-    """Reads the streams of one vhost over one HTTP connection. A pickled copy has no connection."""
+    """Reads the streams of one vhost over one HTTP connection. A pickled copy opens its own connection."""
 
     def __init__(self, options, credentials):
         self.url = options["url"]
@@ -68,7 +68,10 @@ class HttpTransport(SegmentTransport):
             raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """Return the offset of the first message at or after a Unix time in ms. Raises GomqError."""
+        """Return the offset of the first message at or after a Unix time in ms.
+
+        Returns the stream's next offset if there is no such message. Raises GomqError.
+        """
         return self._json(
             f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name)
         )["offset"]
@@ -81,8 +84,8 @@ class HttpTransport(SegmentTransport):
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
 
     def queues(self):
-        """Yield a dict per queue of the vhost, as in the management API. The user needs the tag monitoring.
-        Raises Refused, Unreachable.
+        """Yield a dict per queue of the vhost, with the keys of the management API. The user needs the tag
+        monitoring. Raises Refused, Unreachable.
         """
         page = pages = 1
         while page <= pages:
@@ -184,7 +187,10 @@ class HttpTransport(SegmentTransport):
             parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
 
     def _raise_refusal(self, response, what, body=None):
-        """Raise the error for an HTTP status of 300 or more. ``what``: the request, for the error's text."""
+        """Do nothing for a status below 300. For 401 and 403 raise Refused. For overload and errors of the
+        server raise HTTPException, after which the caller tries again. Otherwise raise Unreachable. ``what``:
+        the requested object, for the error's text.
+        """
         status = response.status
         if status < 300:
             return
@@ -214,7 +220,7 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """Return the broker's reason for a refusal, or else the text of the HTTP status."""
+    """Return the reason in the broker's answer or, if the answer is not JSON, the text of the HTTP status."""
     try:
         given = json.loads(response.read() if body is None else body)
         return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]

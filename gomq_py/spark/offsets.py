@@ -3,9 +3,10 @@
     {"v": 1, "streams": {
         "<stream>": {"epoch": "<32 hexadecimal digits>", "next": 4711, "segment": 3, "at": 9216}}}
 
-``next`` is the first unread offset. ``epoch`` identifies the stream, also if another stream gets its name
-later. ``segment`` and ``at``, if known, say where the record of ``next`` begins, so that the next batch can
-skip earlier records. ``mark`` is a digest of the message before ``next``, kept for streams without an epoch.
+``next`` is the first unread offset. ``epoch`` identifies the stream: a later stream of the same name has
+another epoch. ``segment`` and ``at``, if known, say where the record of ``next`` begins, so that the next
+batch can skip earlier records. For streams without an epoch, ``mark`` is a digest of the message before
+``next``.
 """
 from dataclasses import dataclass
 
@@ -16,8 +17,8 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Position:
-    """A query's position in one stream. ``next``: the first unread offset. ``segment``, ``at``: file number
-    and byte position of this message's record, if known. ``epoch``, ``mark``: identify the stream.
+    """A query's position in one stream: ``next`` is the first unread offset. ``segment``, ``at``: file number
+    and byte position of the record with this offset, if known. ``epoch``, ``mark``: identify the stream.
     """
 
     epoch: str
@@ -39,7 +40,9 @@ def encode(positions):
 
 
 def behind(ends, latest):
-    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}."""
+    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}. For a
+    stream that ``ends`` lacks or has with another epoch, counts from offset 0.
+    """
     return {
         name: max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
         for name, one in latest.items()}

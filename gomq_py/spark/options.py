@@ -1,8 +1,8 @@
-"""Defines the options of the data source: names, defaults, and checks with errors for invalid values.
+"""The options of the data source: names, defaults, and checks, with errors for invalid values.
 
-Options that Spark's Kafka source also has are named as there; case does not matter. All options are checked
-when Spark makes the source, so that load() fails and not the first action. No option holds a password,
-because Spark shows options in plans, event logs and its UI.
+Options that Spark's Kafka source also has have the same names here; case does not matter. All options are
+checked when Spark creates the source, so that load() fails, not the first action. No option contains a
+password, because Spark shows options in plans, event logs and its UI.
 """
 import difflib
 import json
@@ -58,8 +58,8 @@ def _shown(value):
 
 
 def _pushed(name, value):
-    """Parse the option pushFilters: which filters exclude segments. Returns False (none), True (filters on
-    offset) or "times" (filters on offset and timestamp).
+    """Parse the option pushFilters, which says for which filters whole segments are skipped. Returns False
+    (none), True (filters on offset) or "times" (filters on offset and timestamp).
     """
     if value.lower() not in ("true", "false", TIMES):
         raise OptionError(
@@ -113,7 +113,7 @@ def _names(name, value):
 
 
 def _assigned(name, value):
-    """Parse a JSON list of streams, or Kafka's {name: [0]}. A name may have commas."""
+    """Parse a JSON list of streams, or Kafka's form {name: [0]}, into a tuple. Names may contain commas."""
     try:
         given = json.loads(value)
         if isinstance(given, dict) and all(partitions == [0] for partitions in given.values()):
@@ -185,7 +185,9 @@ def _times(name, value):
 
 
 def _of_streams(name, text, parse, wanted):
-    """Return {stream: parsed value} of a JSON object. Raises OptionError, whose text has ``wanted``."""
+    """Return {stream: parsed value} for a JSON object of values by stream. Raises OptionError. ``wanted``:
+    the valid form, for the error's text.
+    """
     try:
         given = json.loads(text)
         if isinstance(given, dict) and given:
@@ -278,7 +280,7 @@ _SECRETS = {"user", "username", "password", "token", "secret"}
 
 @dataclass
 class Credentials:
-    """A login. Its repr() leaves out password and token, so that plans and logs do not show them."""
+    """User and password, or a token. Plans and logs show the repr(), which leaves out password and token."""
 
     user: str = "guest"
     password: str = field(default="guest", repr=False)
@@ -286,7 +288,9 @@ class Credentials:
 
 
 class Options:
-    """The checked options: ``options[name]`` is a value or default. The constructor raises OptionError."""
+    """The checked options. ``options[name]`` is the parsed value, or the default if none was given. The
+    constructor raises OptionError.
+    """
 
     def __init__(self, given):
         self._values = {name: default for name, (_, default, _) in TABLE.items()}
@@ -306,7 +310,7 @@ class Options:
 
     @property
     def streams(self):
-        """The names in option subscribe or assign; None with subscribePattern."""
+        """The names in the option subscribe or assign; None if subscribePattern is given instead."""
         return self["subscribe"] or self["assign"]
 
     @property
@@ -417,8 +421,10 @@ def _unknown(key):
 
 
 def credentials(options, environment=None):
-    """Return the Credentials from the file in option credentialsFile, or else from environment variables. The
-    file is JSON with user and password, or token. Without both, guest. Raises OptionError.
+    """Return the Credentials from a file or from environment variables. Raises OptionError.
+
+    The option credentialsFile names the file: JSON with user and password, or token. Without the option,
+    GOMQ_USER, GOMQ_PASSWORD and GOMQ_TOKEN are used; user and password are guest by default.
     """
     environment = os.environ if environment is None else environment
     path = options["credentialsFile"]

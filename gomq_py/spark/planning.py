@@ -1,7 +1,8 @@
-"""Plans the offsets that a query reads, their bytes in segment files, and the division into tasks.
+"""Decides which offsets a query reads, where they are in segment files, and how tasks share them.
 
-Does not import Spark, and accesses the broker through a transport only. Planning finds missing messages
-before any task starts. For these it raises DataLoss or, if failOnDataLoss is false, logs them and continues.
+This module does not import Spark, and accesses the broker only through a transport. Planning finds missing
+messages before any task starts. For these it raises DataLoss or, if failOnDataLoss is false, logs them and
+continues.
 """
 import heapq
 import logging
@@ -53,7 +54,9 @@ class Planner:
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """Return {stream: Shape (its offsets)} of the streams to read. Raises NoStream if one is missing."""
+        """Return {stream: Shape} of the streams to read. Raises NoStream if a stream named in the options is
+        missing. With subscribePattern, a stream that is deleted meanwhile is left out.
+        """
         shapes = {}
         for name in self.names():
             try:
@@ -66,7 +69,10 @@ class Planner:
     # where to begin and to end
 
     def starts(self, shapes, default):
-        """Return {stream: Position} where the query starts. ``default``: the start without an option."""
+        """Return {stream: Position} where the query starts. ``shapes``: {stream: Shape}. ``default``:
+        EARLIEST or LATEST, for streams whose start no option gives. Raises OptionError (a start beyond the
+        end), DataLoss.
+        """
         found = {}
         for name, shape in shapes.items():
             time_ms = self._time_ms("starting", name)
@@ -83,7 +89,7 @@ class Planner:
         return found
 
     def ends(self, shapes):
-        """Return {stream: Position} where a batch query ends; by default at each stream's present end."""
+        """Return {stream: Position} where a batch query ends; by default at the end of each Shape."""
         found = {}
         for name, shape in shapes.items():
             time_ms = self._time_ms("ending", name)
@@ -99,19 +105,21 @@ class Planner:
         return found
 
     def _time_ms(self, side, name):
-        """The Unix milliseconds at which a stream is to start or end; None without such an option."""
+        """Return the time in Unix ms at which a stream is to start or end; None without such an option.
+        ``side``: "starting" or "ending".
+        """
         times = self.options[f"{side}OffsetsByTimestamp"]
         return self.options[f"{side}Timestamp"] if times is None else times.get(name)
 
     def _asked(self, option, name, shape, default):
-        """The offset that an option names for a stream, or else ``default``'s offset."""
+        """Return the offset that an option gives for a stream. ``default``: the value of a missing option."""
         asked = self.options[option]
         asked = asked.get(name) if isinstance(asked, dict) else asked
         asked = default if asked is None else asked
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """Return the higher of ``offset`` and the stream's first offset. Reports skipped messages as lost."""
+        """Return ``offset`` or, if the stream begins later, its first offset. Calls ``lost`` in that case."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -121,7 +129,7 @@ class Planner:
         return shape.first_offset
 
     def lost(self, text):
-        """Raise DataLoss for missing messages or, if failOnDataLoss is false, log ``text``."""
+        """Raise DataLoss with ``text`` or, if failOnDataLoss is false, log it."""
         if self.options["failOnDataLoss"]:
             raise DataLoss(text)
         LOG.warning("%s: gone on without them", text)
@@ -129,7 +137,10 @@ class Planner:
     # division into tasks
 
     def pieces(self, name, shape, start, stop):
-        """Return the Pieces (parts of segments) between two Positions of a stream. Reports gaps as lost."""
+        """Return the Pieces (parts of segments) between two Positions of a stream.
+
+        Calls ``lost`` for offsets that are in no segment.
+        """
         found = []
         first, until = start.next, stop.next
         expected = first
@@ -155,9 +166,9 @@ class Planner:
         return found
 
     def partitions(self, pieces):
-        """Return groups of Pieces (parts of segments), one group per task.
+        """Divide Pieces (parts of segments) into groups, one per task. Returns a list of lists.
 
-        Groups have adjacent Pieces of a stream, together up to ``partitionBytes`` and
+        A group has adjacent Pieces of one stream, together up to ``partitionBytes`` and
         ``maxRecordsPerPartition``. There are at least ``minPartitions`` groups, unless there are fewer
         messages.
         """
@@ -181,7 +192,7 @@ class Planner:
 
 
 def cut(pieces, most):
-    """Yield (Piece, its share of the bytes), each Piece cut into equal parts of at most ``most`` messages.
+    """Cut each Piece into equal parts of at most ``most`` messages, and yield (part, its approximate bytes).
     Raises OptionError for more than MOST_PARTITIONS parts.
     """
     counts = [-(-(piece.until - piece.first) // most) for piece in pieces]
@@ -196,8 +207,9 @@ def cut(pieces, most):
 
 
 def in_more(groups, sizes, least):
-    """Divide the largest groups of Pieces (parts of segments) until there are ``least`` groups, in order. A
-    single message cannot be divided.
+    """Return at least ``least`` groups of Pieces (parts of segments), in the same order.
+
+    Divides the largest of the given groups, down to a single message each. ``sizes``: bytes of each group.
     """
     if len(groups) >= least:
         return groups
@@ -217,7 +229,7 @@ def in_more(groups, sizes, least):
 
 
 def divided(group):
-    """Divide a group of Pieces (parts of segments) into two. A single Piece is divided by messages."""
+    """Return two halves of a group of Pieces (parts of segments). A single Piece is cut in the middle."""
     # The second half of a Piece begins at the first byte of the whole Piece, because the position of its
     # first message is not known yet: the reader skips the messages before.
     if len(group) > 1:
@@ -228,7 +240,7 @@ def divided(group):
 
 
 def end_position(shape, offset):
-    """Return the Position of ``offset``, with its place in a segment's file if the Shape has it."""
+    """Return the Position of ``offset``, with segment number and byte position if the Shape shows them."""
     for part in reversed(shape.segments):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)

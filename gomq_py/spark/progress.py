@@ -1,4 +1,4 @@
-"""Tracks a streaming query: finds the end of the next batch, and the parts between two checkpoints.
+"""The progress of a streaming query: the end of its next batch, and the messages between two checkpoints.
 
 A stream that was deleted, recreated or truncated since the checkpoint counts as data loss. If failOnDataLoss
 is false the query continues with the remaining messages. This module does not import Spark.
@@ -12,7 +12,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one streaming query. ``seen``: {stream: Position}, the ends at the last ``next_end``."""
+    """Tracks one streaming query. ``seen``: {stream: Position}, the ends found by the last ``next_end``."""
 
     def __init__(self, options, planner, clock=time.monotonic):
         self._options = options
@@ -24,14 +24,18 @@ class Progress:
         self.seen = {}
 
     def metrics(self):
-        """Unread messages per stream after the last ``next_end``: average, most, least, in Kafka's names."""
+        """Return average, maximum and minimum number of unread messages per stream, as a dict.
+
+        The keys are those of Spark's Kafka source. The numbers are those after the last ``next_end``; before
+        it, the dict is empty.
+        """
         counts = list(behind(self._ends, self.seen).values())
         return {
             "avgOffsetsBehindLatest": sum(counts) / len(counts), "maxOffsetsBehindLatest": max(counts),
             "minOffsetsBehindLatest": min(counts)} if counts else {}
 
     def fix_target(self):
-        """Note the present ends of the streams. The query will not read beyond them."""
+        """Make the present ends of the streams the end of the query."""
         self._target = {
             name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()
         }
@@ -39,8 +43,8 @@ class Progress:
     def next_end(self, start, is_limited):
         """Return {stream: Position} at which the batch that begins at ``start`` ends.
 
-        Equal to ``start`` if there are no new messages, or too few (minOffsetsPerTrigger). ``is_limited``:
-        apply maxOffsetsPerTrigger and maxBytesPerTrigger.
+        The end is equal to ``start`` if there are no new messages, or too few (minOffsetsPerTrigger).
+        ``is_limited``: apply maxOffsetsPerTrigger and maxBytesPerTrigger.
         """
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
@@ -66,7 +70,10 @@ class Progress:
         return ends
 
     def _waits_for_more(self, count):
-        """True if ``count`` unread messages are too few for a batch, and the last one began lately."""
+        """Return whether ``count`` unread messages are too few to begin a batch (minOffsetsPerTrigger).
+
+        They are not too few if the last batch began at least maxTriggerDelay ago.
+        """
         # Not in a query for what is there now, which would wait for messages that it must not read.
         least = self._options["minOffsetsPerTrigger"]
         if least is None or self._target is not None or not count:
@@ -104,7 +111,7 @@ class Progress:
         return found
 
     def _shapes(self, start):
-        """Return {stream: Shape (its offsets)} of all streams in the options or the checkpoint."""
+        """Return {stream: Shape} of all streams in the options or in the checkpoint ``start``."""
         shapes = {}
         for name in dict.fromkeys([*self._planner.names(), *start]):
             try:
@@ -117,14 +124,16 @@ class Progress:
         return shapes
 
     def _marked(self, name, offset, shape):
-        """Return a batch's end Position, with a digest to recognize the stream if it has no epoch."""
+        """Return the Position of a batch's end, with a digest if the transport recognizes streams by it."""
         found = end_position(shape, offset)
         mark = self._planner.transport.mark(name, offset)
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """Return the Shape of a stream with its epoch. If the transport knows no epochs, the epoch is that of
-        the checkpoint, and one more if a different stream has the name now.
+        """Return the Shape with an epoch. ``begin``: the stream's Position in the checkpoint, or None.
+
+        If the transport knows no epochs, the epoch is that of the checkpoint or, if a different stream has
+        the name now, the next number.
         """
         # The mark or the end shows that.
         if shape.epoch or begin is None:
@@ -137,7 +146,9 @@ class Progress:
         return replace(shape, epoch=begin.epoch)
 
     def _span(self, name, shape, begin):
-        """Return (first, until) of a stream's unread offsets."""
+        """Return (first offset, end offset) of a stream's unread messages up to the query's end. ``begin``:
+        the stream's Position in the checkpoint, or None. Raises DataLoss.
+        """
         if begin is not None and not shape.end_is_known:
             return begin.next, begin.next
         end = shape.end_offset
@@ -160,7 +171,10 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """Return the offset at which a batch of at most ``length`` rows ends."""
+        """Return the end offset of a batch of at most ``length`` rows: the end of a segment, if one is near.
+
+        ``span``: (first, end) of the unread offsets.
+        """
         # The last end of a segment in the batch's second half, so that the next batch begins with a segment;
         # otherwise ``length`` rows.
         end = span[0] + length
@@ -188,8 +202,9 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """Divide ``limit`` rows among streams in proportion to ``lengths``, {stream: unread rows}. Returns
-    {stream: rows}. Each stream with unread rows gets at least one row, as long as rows are left.
+    """Divide ``limit`` rows among streams in proportion to ``lengths``, {stream: unread rows}.
+
+    Returns {stream: rows}. Each stream with unread rows gets at least one row, as long as rows are left.
     """
     whole = sum(lengths.values())
     if whole <= limit:

@@ -1,7 +1,8 @@
-"""Pruning: finds segments that Spark's filters on offsets or times exclude. Other filters exclude none.
+"""Pruning: finds the segments that Spark's filters on offsets or times exclude, so that they are not read.
 
-Filters on time are used only with pushFilters=times. A segment notes the times of its first and last message;
-if the clock was set back, messages in between may have times outside this range.
+Filters on other columns exclude no segment. Filters on time are used only with pushFilters=times. A segment
+notes the times of its first and last message; if the clock was set back, messages in between may have times
+outside this range.
 """
 from datetime import UTC, datetime
 
@@ -31,19 +32,19 @@ class Span:
             self.first, self.last = max(self.first, min(values)), min(self.last, max(values))
 
     def meets(self, first, last):
-        """True if an integer from ``first`` to ``last`` may match the filters."""
+        """Return whether an integer from ``first`` to ``last`` (inclusive) may match the filters."""
         return last >= self.first and first <= self.last
 
 
 class Bounds:
-    """Applies a query's filters on offsets and, if ``with_times``, on timestamps, to whole segments."""
+    """The ranges of offsets and, if ``with_times``, of timestamps that a query's filters allow."""
 
     def __init__(self, filters, with_times=False):
         self._offsets = Span(filters, "offset")
         self._times = Span(filters if with_times else (), "timestamp", milliseconds)
 
     def may_match(self, piece, segment):
-        """True if rows of ``piece``, a part of ``segment``, may match the filters."""
+        """Return whether rows of ``piece``, a part of ``segment``, may match the filters."""
         return self._offsets.meets(piece.first, piece.until - 1) and (
             self._times.meets(segment.first_timestamp_ms, segment.last_timestamp_ms)
         )

@@ -1,8 +1,8 @@
 """Publishes rows in Spark's workers for the sink. This module does not import Spark.
 
-``publish`` returns when every message is confirmed, so that each message arrives at least once. After a
-reconnect unconfirmed messages are published again and may arrive twice. The receiver can drop duplicates by
-the messages' ids, which stay the same when Spark repeats a task.
+``Publisher.publish`` returns when every message is confirmed, so that each message arrives at least once.
+After a reconnect unconfirmed messages are published again and may arrive twice. The receiver can drop
+duplicates by the messages' ids, which stay the same when Spark repeats a task.
 """
 import json
 import time
@@ -19,7 +19,7 @@ COLUMNS = {
     "body": ("binary", "string"), "exchange": ("string",), "routing_key": ("string",), "queue": ("string",),
     "offset": ("bigint", "int"), "headers": ("map<string,string>",),
 }
-# Default cache size of a target (broker.deduplication).
+# Default cache size of a target (broker.features.deduplication).
 DEFAULT_SIZE = 128
 # Not published again: the publisher is another user now.
 _LEFT_OUT = "user_id"
@@ -60,8 +60,9 @@ def check_columns(columns, options):
 
 
 def check_cache(target):
-    """Check that the target's deduplication cache is as large as a batch. Raises OptionError, GomqError. Does
-    nothing without option deduplicationHeader.
+    """Check that the target's deduplication cache has room for maxBatchRows ids, the largest batch.
+
+    Does nothing without option deduplicationHeader. Raises OptionError, GomqError.
     """
     # So a repeated batch does not arrive twice.
     options = target.options
@@ -92,10 +93,10 @@ def check_cache(target):
 
 
 class Target(AmqpDoor):
-    """The exchange or queue to publish to, and connections to its broker."""
+    """The exchange or queue to publish to, and the way to connect to its broker."""
 
     def check(self):
-        """Raise GomqError, Refused or Unreachable unless the exchange or queue exists."""
+        """Check that the exchange or queue exists. Raises GomqError, Refused, Unreachable."""
         exchange, queue = self.options["exchange"], self.options["queue"]
         with self.connect() as connection:
             try:
@@ -123,7 +124,7 @@ class Target(AmqpDoor):
 
 
 class Publisher:
-    """Publishes the rows of one partition. ``prefix``: start of the message ids for rows without an id."""
+    """Publishes the rows of one partition. ``prefix``: start of the ids that option rowMessageIds makes."""
 
     def __init__(self, target, prefix):
         self._target = target
@@ -161,7 +162,9 @@ class Publisher:
         return self.count
 
     def _send(self, batch):
-        """Publish messages and wait for the confirms. Retries connection errors for ``retrySeconds``."""
+        """Publish messages and wait for the confirms. Retries connection errors for ``retrySeconds``. Raises
+        GomqError if the broker refuses or returns a message.
+        """
         deadline = time.monotonic() + self._options["retrySeconds"]
         while True:
             try:
@@ -244,7 +247,7 @@ class Publisher:
 
 
 def _value(text):
-    """Return a header's value: the parsed JSON if the text is JSON, else the text."""
+    """Return the value of a header from a row: the parsed JSON or, if the text is not JSON, the text."""
     # The source writes headers as JSON.
     try:
         return json.loads(text)

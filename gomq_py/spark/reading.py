@@ -1,8 +1,8 @@
 """Turns the bytes of segments into batches of rows. Runs in Spark's workers, but does not import Spark.
 
-A reader keeps at most a chunk of ``batchBytes`` and one record in memory. For a damaged or missing record it
-raises DataLoss, which names stream, segment and position. If failOnDataLoss is false it logs the number of
-missing offsets and continues.
+A reader keeps at most ``batchBytes`` and one record in memory. For a damaged or missing record it raises
+DataLoss, which names stream, segment and position. If failOnDataLoss is false it logs the missing offsets
+instead, and continues.
 """
 import logging
 from collections import OrderedDict
@@ -20,7 +20,10 @@ _HEADER_BYTES = 1024
 
 
 class PieceReader:
-    """Reads Pieces (parts of segments) as rows with columns ``names``. ``lost``: count of missing offsets."""
+    """Reads Pieces (parts of segments) as rows with columns ``names``.
+
+    ``lost``: number of missing messages so far.
+    """
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -141,8 +144,9 @@ class PieceReader:
                 return -1
 
     def _lose(self, piece, until, why, first=None):
-        """Count and log a segment's messages as missing, up to message number ``until`` (exclusive). With
-        option failOnDataLoss raises DataLoss instead.
+        """Count and log messages of a segment as missing, up to message number ``until`` (exclusive). Numbers
+        count from 0 in each segment. ``first``: by default the next unread message. With option
+        failOnDataLoss raises DataLoss instead.
         """
         first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
         begin, end = piece.segment_first + first, piece.segment_first + until
@@ -161,7 +165,9 @@ class PieceReader:
 
 
 class Place(NamedTuple):
-    """The position of the record of ``offset`` in a segment with this checksum seed (0: unknown)."""
+    """Where a record begins in a segment file. ``offset``: of its message in the stream. ``position``: of the
+    record in the file. ``seed``: the segment's checksum seed; 0: unknown.
+    """
 
     offset: int
     position: int
@@ -175,7 +181,7 @@ _MOST_PLACES = 1024
 
 
 class PieceBuffer:
-    """Reads a Piece (part of a segment file). ``buffer[:end]``: the file's bytes from ``position`` on."""
+    """A buffer for a Piece (part of a segment file). ``buffer[:end]``: the bytes from ``position`` on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()
@@ -194,7 +200,7 @@ class PieceBuffer:
         self.position += count
 
     def fill(self, count):
-        """Read until the buffer has ``count`` bytes or the Piece ends. Returns False if nothing was read."""
+        """Read until the buffer has ``count`` bytes or the Piece ends. Returns whether anything was read."""
         before = self.end
         if len(self.buffer) < count:
             larger = bytearray(count)

@@ -1,5 +1,6 @@
-"""Defines the columns that Spark sees, and builds Arrow batches from blocks of records. The batches have
-exactly the requested schema. U+FFFD replaces bytes of names that are not UTF-8.
+"""Defines the columns that Spark sees, and builds Arrow batches from blocks of records.
+
+The batches have exactly the requested schema. In texts, U+FFFD replaces bytes that are not UTF-8.
 """
 import json
 from functools import lru_cache
@@ -66,7 +67,7 @@ def check_projection(names, types):
 
 
 class Rows:
-    """Builds RecordBatches with the columns ``names`` from blocks of a stream's records."""
+    """Builds RecordBatches with the columns ``names`` from parsed records (storage.format.columns.Block)."""
 
     def __init__(self, vhost, names):
         self._vhost = vhost
@@ -89,7 +90,9 @@ class Rows:
         }
 
     def batch(self, block, buffer, piece):
-        """Return a RecordBatch of the block's records in ``buffer``, of a Piece. Arguments may be reused."""
+        """Return a RecordBatch of the block's records, which lie in ``buffer`` and belong to the Piece. The
+        batch has copies, so that block and buffer may be reused.
+        """
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -99,7 +102,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Replace MQTT properties of records by AMQP properties. Returns ``buffer`` with these appended."""
+    """Set AMQP properties for records with MQTT properties. Returns ``buffer`` with these appended."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -153,8 +156,10 @@ def _properties(block, buffer, piece):
 
 
 def _numbers(count, present, ends, content, place):
-    """Return the Arrow array of a numeric property. Single bytes become numbers. Big-endian seconds of the
-    property timestamp become times, null if out of range.
+    """Return the Arrow array of a numeric property.
+
+    The values are single bytes or, for the property timestamp, Unix seconds. A timestamp out of Arrow's range
+    becomes null. ``place``: number of the property.
     """
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
@@ -190,7 +195,7 @@ def shown(headers):
 
 
 def _plain(value):
-    """Return the text for a value of a type that JSON does not have."""
+    """Return the text that stands in JSON for a value of a type that JSON does not have."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     return str(value)

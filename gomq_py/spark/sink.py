@@ -1,7 +1,7 @@
 """The sink that Spark's Python Data Source API calls. It publishes rows, and waits for the broker's confirms.
 
-Partitions share no transaction: after a failure Spark, or the next run, publishes the whole batch again, and
-some messages arrive twice.
+No transaction covers all partitions. After a failure Spark, or the next run, publishes the whole batch again,
+and some messages arrive twice.
 """
 import logging
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass
 class Published(WriterCommitMessage):
-    """A task's report to the driver: the number of messages that it has published."""
+    """A task's report to the driver. ``count``: number of messages that the task has published."""
 
     count: int
 
 
 class _Writer:
-    """Base of both writers, made in Spark's driver, where it checks the target. Workers call ``write``."""
+    """Base of the writers. The constructor, in Spark's driver, checks the target; workers call ``write``."""
 
     def __init__(self, options, schema):
         check_columns({one.name: one.dataType.simpleString() for one in schema.fields}, options)
@@ -32,7 +32,7 @@ class _Writer:
         check_cache(self._target)
 
     def write(self, iterator):
-        """Publish the RecordBatches of a partition, and return when the broker has confirmed all messages."""
+        """Publish the RecordBatches of a partition. Returns a Published when all messages are confirmed."""
         context = TaskContext.get()
         query, batch = (
             context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")
@@ -50,24 +50,24 @@ class _Writer:
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes a batch query: ``df.write.format("gomq")``."""
+    """The writer of batch queries: ``df.write.format("gomq")``."""
 
     def commit(self, messages):
         self._log(messages, "")
 
     def abort(self, messages):
-        """Log a warning that the messages published by other tasks stay published."""
+        """Log a warning: the batch failed, and messages that its tasks have published stay in the broker."""
         LOG.warning(
             "a batch was not published as a whole; what was, stays: "
             "publish it again with ids and a target that deduplicates")
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Writes a streaming query: ``df.writeStream.format("gomq")``."""
+    """The writer of streaming queries: ``df.writeStream.format("gomq")``."""
 
     def commit(self, messages, batchId):
         self._log(messages, batchId)
 
     def abort(self, messages, batchId):
-        """Log a warning that published messages stay published, and that Spark repeats the whole batch."""
+        """Log a warning: the batch failed, perhaps published in part, and Spark repeats all of it."""
         LOG.warning("batch %s was not published as a whole and will be repeated", batchId)

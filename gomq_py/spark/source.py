@@ -1,7 +1,7 @@
 """The data source ``gomq``, which Spark's Python Data Source API calls.
 
-``planning`` decides what to read, and ``reading`` or ``delivered`` makes rows of it. Spark makes these
-objects in separate Python processes and pickles the readers for its workers. A pickled reader contains the
+``planning`` decides which offsets to read, and ``reading`` or ``delivered`` makes rows of the messages. Spark
+makes the readers in separate Python processes and pickles them for its workers. A pickled reader contains the
 login, so that workers need no password in their environment, but no connection. Logs go to standard error,
 which Spark keeps.
 """
@@ -71,14 +71,14 @@ class GomqDataSource(DataSource):
 
 
 class Part(InputPartition):
-    """The Pieces (parts of segments) that one task reads."""
+    """A partition in Spark's form: the Pieces (parts of segments) that one task reads."""
 
     def __init__(self, pieces):
         super().__init__(tuple(pieces))
 
 
 class _Reader:
-    """Base of the readers. Keeps the options and a transport, and reads partitions in Spark's workers."""
+    """Base of the readers: the driver plans with it, and workers call ``read``."""
 
     def __init__(self, options, names):
         self._options = options
@@ -101,7 +101,7 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """Reads a batch query. Its start and end, from the options, are fixed when the query starts."""
+    """The reader of batch queries. The offsets to read are fixed when the query starts."""
 
     def partitions(self):
         shapes = self._planner.shapes()
@@ -122,7 +122,7 @@ class FilteringReader(BatchReader):
     # A separate class, because Spark refuses every query of a reader that takes filters, unless
     # spark.sql.python.filterPushdown.enabled is true.
     def pushFilters(self, filters):
-        """Keep the filters, and return all of them, so that Spark also applies them to each row."""
+        """Note the filters, and return all of them, so that Spark also applies them to each row."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
@@ -132,7 +132,7 @@ class FilteringReader(BatchReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batch after batch, from the checkpoint or, for a new query, from the start in the options."""
+    """The reader of streaming queries. A new query begins at the start that the options give."""
 
     def __init__(self, options, names):
         super().__init__(options, names)
@@ -143,7 +143,11 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
-        """Return the limit of a batch, from the options ...PerTrigger; none by default."""
+        """Return Spark's limit for a batch; ReadAllAvailable by default.
+
+        The limit is from maxOffsetsPerTrigger, maxBytesPerTrigger or minOffsetsPerTrigger, the first that is
+        set.
+        """
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
         if self._options["maxBytesPerTrigger"] is not None:
@@ -157,12 +161,13 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return encode(self._progress.next_end(decode(start), not isinstance(limit, ReadAllAvailable)))
 
     def prepareForTriggerAvailableNow(self):
-        """Fix the end of the query at the present ends of the streams."""
+        """Make the present ends of the streams the end of the query."""
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """Return the streams' ends at the last latestOffset(), for Spark's lag; None before the first.
-        ``metrics`` is added, because Spark has no call for metrics of a source in Python.
+        """Return the streams' ends as of the last latestOffset(), for Spark's lag; None before that.
+
+        The dict also has the key ``metrics``, because Spark does not ask a Python source for metrics.
         """
         if not self._progress.seen:
             return None
@@ -185,7 +190,7 @@ def _columns(schema):
 
 
 def log_to_stderr():
-    """Send this package's log to standard error, unless the process has a log handler."""
+    """Send this package's log to standard error, unless a log handler is installed already."""
     if not LOG.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -1,4 +1,4 @@
-"""What all transports share: descriptions of streams and segments, and the base class of segment readers."""
+"""Descriptions of streams and segments, and the base class of the transports that read segments."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
@@ -12,7 +12,9 @@ class SegmentGone(Exception):
 
 @dataclass(frozen=True)
 class Segment:
-    """Describes a segment file of a stream. ``bytes``: length of its flushed part, which may be read."""
+    """Describes a segment file of a stream. Its messages have offsets ``first_offset`` to ``next_offset``
+    (exclusive). ``bytes``: length of the flushed part, which may be read.
+    """
 
     number: int
     first_offset: int
@@ -26,8 +28,9 @@ class Segment:
 class Shape:
     """Describes a stream. Messages with offsets ``first_offset`` to ``end_offset`` (exclusive) can be read.
 
-    ``epoch``: identifies the stream among streams that have had its name. ``end_is_known``: False if the
-    stream is empty and the broker does not report its next offset.
+    ``epoch``: identifies the stream among all streams of the same name, one after the other. ``segments``: a
+    tuple of Segment. ``end_is_known``: False if the stream is empty and the broker does not report its next
+    offset.
     """
 
     epoch: str
@@ -49,13 +52,15 @@ class SegmentTransport:
     """Base of the transports that read segment files, over HTTP or from a folder."""
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """Read ``count`` bytes of segment ``number`` from position ``at`` into the views returned by
-        ``room()``. Yields the size of each read. Raises SegmentGone, NoStream, Refused, Unreachable.
+        """Read ``count`` bytes of segment ``number``, from byte position ``at`` on, into the caller's memory.
+
+        ``room()`` returns the memoryview for the next read. Yields the size of each read. Raises SegmentGone,
+        NoStream, Refused, Unreachable.
         """
         raise NotImplementedError
 
     def octets(self, name, epoch, number, at, count):
-        """Yield ``count`` bytes of segment ``number`` from position ``at`` on, in chunks."""
+        """Yield ``count`` bytes of segment ``number`` from byte position ``at`` on, in chunks."""
         piece = memoryview(bytearray(COPIED_BYTES))
         for came in self.octets_into(lambda: piece, name, epoch, number, at, count):
             yield bytes(piece[:came])

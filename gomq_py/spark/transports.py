@@ -14,8 +14,9 @@ def make_transport(options):
 
 
 def make_reader(options, transport, names):
-    """Return the reader that makes rows with the columns ``names`` from this transport. Only this function
-    imports pyarrow: the command gomq-py-pipeline doctor works without it.
+    """Return the reader that makes rows with the columns ``names`` from the messages of this transport.
+
+    Only this function imports pyarrow: the command gomq-py-pipeline doctor works without it.
     """
     if options["transport"] == AMQP:
         from gomq_py.spark.delivered import DeliveryReader

@@ -5,7 +5,7 @@
 
 
 def all_writers(spark, jobs):
-    """Return {name: DataStreamWriter} of the queries of these plan.Jobs, in order."""
+    """Return {query name: DataStreamWriter} of all queries of these jobs (plan.Job), in order."""
     # Imported here: a plan is checked without Spark.
     from gomq_py.pipeline.jobs import bronze, metrics, telemetry
     found: dict = {}

@@ -17,8 +17,10 @@ def rows(spark, reading=None, table=None):
 
 
 def deaths(messages):
-    """Return the dead-lettered messages, with columns about the newest dead-lettering. The columns are
-    ``died_in`` (queue), ``reason``, ``deaths`` (how often the message was dead-lettered there) and ``hour``.
+    """Return the dead-lettered messages, each with columns about its newest dead-lettering.
+
+    These are ``died_in`` (queue), ``reason``, ``deaths`` (how often it was dead-lettered there for this
+    reason) and ``hour`` (of the timestamp).
     """
     death = f.from_json(f.col("headers")["x-death"], DEATHS)[0]
     return messages.withColumn("death", death).where("death is not null").select(
@@ -28,7 +30,7 @@ def deaths(messages):
 
 
 def summary(messages):
-    """Count dead-lettered messages and their bytes: a row per queue, reason and hour."""
+    """Return a row per queue, reason and hour, with the number of dead-lettered messages and their bytes."""
     return deaths(messages).groupBy("died_in", "reason", "hour").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.max("deaths").alias("most_deaths"),
@@ -36,7 +38,7 @@ def summary(messages):
 
 
 def samples(messages, count=3):
-    """Return the newest ``count`` messages per queue and reason: offset and first characters of the body."""
+    """Return rows of the newest ``count`` messages per queue and reason, with the beginnings of bodies."""
     from pyspark.sql import Window
     newest = Window.partitionBy("died_in", "reason").orderBy(f.desc("timestamp"), f.desc("offset"))
     text = f.make_valid_utf8(f.substring("body", 1, LONGEST_SAMPLE).cast("string"))

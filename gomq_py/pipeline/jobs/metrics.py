@@ -13,7 +13,10 @@ WATERMARK = "1 minute"
 
 
 def writers(spark, reading, out, checkpoint=None, name="metrics"):
-    """Return {name: DataStreamWriter}. A minute's counts are written after later messages have arrived."""
+    """Return {name: DataStreamWriter} of the job's query. ``reading``: options of the data source.
+
+    The counts of a minute are written when messages have arrived that are later by at least WATERMARK.
+    """
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
     rows = with_times(spark.readStream.format("gomq").schema(_NEEDED).options(**options).load())

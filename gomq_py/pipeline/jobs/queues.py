@@ -1,6 +1,6 @@
-"""Queues: writes samples of the broker's queue statistics to a table, by date.
+"""Queues: writes samples of queue statistics to a table, partitioned by date.
 
-The table keeps the samples; the broker itself keeps only a short history. A restart of the broker resets the
+The table keeps all samples; the broker itself keeps only a short history. A restart of the broker resets the
 counters (published, delivered, acked, redelivered). A sample is one file.
 """
 from datetime import UTC, datetime
@@ -16,7 +16,10 @@ COLUMNS = (
 
 
 def sample(reading):
-    """Return one row per queue of the broker. ``reading``: options of the data source. Raises GomqError."""
+    """Return one row (a tuple, see COLUMNS) per queue of the vhost. Raises GomqError.
+
+    ``reading``: options of the data source.
+    """
     options = Options({"subscribePattern": ".*", **reading})
     transport = make_transport(options)
     at = datetime.now(UTC)

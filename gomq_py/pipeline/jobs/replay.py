@@ -1,15 +1,16 @@
 """Replay: publishes messages of a table, or of a stream, again.
 
-A filter chooses messages, a rate slows the job down, and a dry run only counts. Messages keep properties and
-headers. A message without an id gets queue and offset as its id. By default the job removes ``x-death`` and
-related headers, so that the broker does not count earlier deaths.
+A filter chooses messages, and a rate limits the speed. A dry run only counts. Messages keep properties and
+headers. A message without an id gets one, made of queue and offset. By default the job removes ``x-death``
+and related headers, so that the broker does not count earlier dead-letterings.
 """
 from pyspark.sql import functions as f
 
 
 def chosen(messages, where=None, keep_deaths=False):
-    """Return the messages that match ``where`` (an SQL expression), ordered by queue and offset. Headers
-    about dead-lettering (``x-death`` and others) are removed unless ``keep_deaths``.
+    """Return the messages that match ``where`` (an SQL expression), ordered by queue and offset.
+
+    Headers about dead-lettering (``x-death`` and others) are removed unless ``keep_deaths``.
     """
     if where:
         messages = messages.where(where)
@@ -23,14 +24,14 @@ def chosen(messages, where=None, keep_deaths=False):
 
 
 def counts(messages):
-    """Count the messages. Returns a row (queue, messages, octets, first offset, last offset) per queue."""
+    """Return a row per queue: number of messages, bytes of bodies, first and last offset."""
     return messages.groupBy("queue").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.min("offset").alias("first"), f.max("offset").alias("last")).orderBy("queue")
 
 
 def publish(messages, writing, rate=None):
-    """Publish the messages. ``writing``: options of the sink. ``rate``: messages per s, None: no limit."""
+    """Publish the messages. ``writing``: options of the sink. ``rate``: messages per s; None: no limit."""
     if rate is not None:
         messages = messages.coalesce(1)
         writing = {**writing, "messagesPerSecond": str(rate)}

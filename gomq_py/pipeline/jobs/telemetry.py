@@ -1,8 +1,9 @@
-"""Telemetry: decodes payloads of devices into tables of readings and of windows per device.
+"""Telemetry: decodes payloads of devices into a table of readings and a table of time windows per device.
 
 A third table, the quarantine, gets payloads that cannot be decoded. Three queries read the same streams. Each
 query has its own checkpoint, so that its table counts each message once, even after a crash. A window is
-written when the watermark has passed its end: with ``--once`` the newest windows wait for later data.
+written when the watermark has passed its end. So with ``--once`` the newest windows are written by a later
+run, when newer messages have arrived.
 """
 import os
 
@@ -17,7 +18,10 @@ _NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string,
 
 
 def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
-    """Return {name: DataStreamWriter}. Names begin with ``prefix``. ``schema``: a Schema of payloads."""
+    """Return {name: DataStreamWriter} of the queries readings, windows and quarantine.
+
+    ``reading``: options of the data source. ``schema``: a Schema. ``prefix``: start of the queries' names.
+    """
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
 
@@ -43,7 +47,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
 
 
 def windows(rows, schema):
-    """Return a row per device and time window: number of readings; mean, minimum, maximum of numbers."""
+    """Return a row per device and time window: number of readings; mean, minimum and maximum of numbers."""
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
@@ -55,13 +59,13 @@ def windows(rows, schema):
 
 
 def returned(schema):
-    """Return the Spark type of a Decoder's result: an array of readings, or of one error."""
+    """Return the Spark type of a Decoder's result: an array of readings, or of a single error."""
     fields = "".join(f", `{name}`: {_SPARK[kind]}" for name, kind in schema.fields)
     return f"array<struct<error: string, device: string, time: timestamp{fields}>>"
 
 
 class Decoder:
-    """Decodes a message's payload into readings, as a UDF in Spark's workers."""
+    """A UDF for Spark's workers that decodes a message's payload into readings."""
 
     # mapInArrow would need pandas.
     def __init__(self, schema):
