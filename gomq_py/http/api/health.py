@@ -1,5 +1,5 @@
-"""/api/health/checks, /api/healthchecks, /api/aliveness-test: answers load balancers and alarms with 200, or
-503 and a reason.
+"""/api/health/checks, /api/healthchecks, /api/aliveness-test: answers load balancers and monitoring systems
+with 200, or with 503 and a reason.
 """
 import time
 
@@ -26,7 +26,7 @@ OK = {"status": "ok"}
 
 
 def failed(reason, **facts):
-    """Return a response with status 503, the ``reason`` and the ``facts``."""
+    """Return a response of status 503 with a JSON object that has the ``reason`` and the ``facts``."""
     return json_answer({"status": "failed", "reason": reason, **facts}, 503)
 
 
@@ -81,12 +81,16 @@ def health():
 @blueprint.get("/api/health/checks/node-is-quorum-critical")
 @access(MANAGEMENT)
 def health_of_replicas():
-    """Check that confirms go on if this node of a cluster stops; 503 if not. A single node passes."""
+    """Check that publishes can still be confirmed if this node of a cluster stops; 503 if not. A single node
+    passes.
+    """
     return quorum_critical()
 
 
 def quorum_critical():
-    """Answer whether confirms or the service would stop without this node, a leader or follower."""
+    """Answer 503 if confirms or the service would stop without this node, a leader or follower; otherwise
+    200.
+    """
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:
@@ -97,13 +101,17 @@ def quorum_critical():
 @blueprint.get("/api/health/checks/is-in-sync")
 @access(MANAGEMENT)
 def health_in_cluster():
-    """Check that this node of an elected cluster is in sync; 503 if not. Other nodes pass."""
+    """Check that this node of an elected cluster is in sync; 503 if not. A node outside such a cluster
+    passes.
+    """
     return in_sync()
 
 
 @public.get("/api/health/checks/is-in-sync")
 def in_sync():
-    """Check that this node of an elected cluster is in sync; 503 if not. Other nodes pass."""
+    """Check that this node of an elected cluster is in sync; 503 if not. A node outside such a cluster
+    passes.
+    """
     reason = clusters.why_not_in_sync(node().cluster_figures())
     return failed(reason) if reason else json_answer(OK)
 
@@ -121,7 +129,9 @@ def alive():
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/vhost/<vhost>")
 @access(MANAGEMENT)
 def health_by_answering(vhost=None):
-    """Always answer ok: a broker that answers has its definitions, accepts connections, leads all queues."""
+    """Always answer ok: a broker that answers has loaded its definitions, accepts connections and leads all
+    its queues.
+    """
     if vhost is not None:
         find_vhost(vhost)
     return json_answer(OK)
@@ -154,7 +164,9 @@ def health_of_protocol(protocol):
 @blueprint.get("/api/health/checks/certificate-expiration/<within>/<unit>")
 @access(MANAGEMENT)
 def health_of_certificates(within, unit):
-    """Check that no listener's certificate ends within so many days, weeks, months or years; else 503."""
+    """Check that no TLS listener's certificate expires within this number of days, weeks, months or years;
+    503 if one does.
+    """
     number = number_in(within)
     if number is None or number < 0:
         raise BadRequest("Invalid expiration value.")
@@ -172,7 +184,9 @@ def health_of_certificates(within, unit):
 
 
 def certificates():
-    """Yield (TLS listener, Unix seconds when its certificate expires; 0 if the file cannot be read)."""
+    """Yield (TLS listener as JSON, Unix seconds at which its certificate expires) of each. The seconds are 0
+    if the certificate cannot be read.
+    """
     path = node().settings.tls_cert
     if not path:
         return
