@@ -10,9 +10,7 @@ blueprint = Blueprint("backup", __name__)
 @blueprint.get("/api/backup")
 @access(ADMINISTRATOR)
 def show_backup():
-    """Return the state of the present backup (none, waiting, syncing or streaming), and its copied and total
-    bytes.
-    """
+    """Return the backup's state (none, waiting, syncing or streaming), and its copied and total bytes."""
     return json_answer(node().backup().figures())
 
 

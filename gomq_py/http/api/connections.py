@@ -1,6 +1,4 @@
-"""/api/connections, /api/channels, /api/consumers: lists connections, channels and consumers, and closes
-connections.
-"""
+"""/api/connections, /api/channels, /api/consumers: lists all three, and closes connections."""
 from flask import Blueprint, g, request
 
 from gomq_py.http import curves, kinds, shapes
@@ -17,17 +15,13 @@ MAX_REASON = 200
 
 
 def visible():
-    """Return a list of the connections that the user may see: all with the tag monitoring, otherwise the
-    user's own.
-    """
+    """Return a list of the connections that the user may see: own ones, or all with the tag monitoring."""
     everybody = MONITORING in g.tags
     return [one for one in node().clients.all() if everybody or one.user.identity == g.user.identity]
 
 
 def find(name):
-    """Return the connection of this name. Raises NoSuchObject if there is none, or if the user may not see
-    it.
-    """
+    """Return the connection of this name. Raises NoSuchObject if it is missing or hidden from the user."""
     for one in visible():
         if one.name == name:
             return one
@@ -124,9 +118,7 @@ def get_channel(name):
 
 
 def find_channel(name):
-    """Return (channel, connection) of the channel of this name. Raises NoSuchObject if there is none, or if
-    the user may not see it.
-    """
+    """Return (channel, connection) of this channel name. Raises NoSuchObject if it is missing or hidden."""
     for channel, connection in channels_of(visible()):
         if shapes.channel_name(channel, connection) == name:
             return channel, connection

@@ -35,9 +35,7 @@ LOOK = 100
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_definitions(vhost=None):
-    """Return the definitions of one vhost or of the whole broker; with ``columns``, only the top-level keys
-    that it names.
-    """
+    """Return the definitions of one vhost or of the whole broker; with ``columns``, only these keys of it."""
     parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
     answer = paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
     name = "".join(filter(str.isprintable, request.args.get("download", "")))

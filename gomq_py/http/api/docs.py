@@ -43,7 +43,7 @@ def openapi():
 
 @blueprint.get("/docs")
 def page():
-    """Return an HTML page that describes every route, and every argument of queues and exchanges. May switch
+    """Return a page that describes every route, and every argument of queues and exchanges. May switch
     greenlets.
     """
     extensions = current_app.extensions

@@ -1,6 +1,4 @@
-"""/api/exchanges: lists, declares and deletes exchanges, publishes messages, and lists an exchange's
-bindings.
-"""
+"""/api/exchanges: lists, declares and deletes exchanges, publishes, and lists an exchange's bindings."""
 import base64
 import binascii
 import struct
@@ -96,9 +94,7 @@ def list_bindings_to(vhost, name):
 @blueprint.post("/api/exchanges/<vhost>/<exchange:name>/publish")
 @access(MANAGEMENT, MAX_PUBLISH_OCTETS)
 def publish(vhost, name):
-    """Publish one message to the exchange. The answer's ``routed`` says whether any queue has stored the
-    message.
-    """
+    """Publish one message to the exchange. ``routed`` says whether any queue has stored the message."""
     exchange, publisher, broker = exchange_to_publish_to(vhost, name), caller(vhost), node().broker
     wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
     routing_key = text_of(wanted, "routing_key")

@@ -81,16 +81,12 @@ def health():
 @blueprint.get("/api/health/checks/node-is-quorum-critical")
 @access(MANAGEMENT)
 def health_of_replicas():
-    """Check that publishes can still be confirmed if this node of a cluster stops; 503 if not. A single node
-    passes.
-    """
+    """Check that confirms go on if this node of a cluster stops; 503 if not. A single node passes."""
     return quorum_critical()
 
 
 def quorum_critical():
-    """Answer 503 if confirms or the service would stop without this node, a leader or follower; otherwise
-    200.
-    """
+    """Answer 503 if confirms or the service would stop without this leader or follower, otherwise 200."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:
@@ -101,17 +97,13 @@ def quorum_critical():
 @blueprint.get("/api/health/checks/is-in-sync")
 @access(MANAGEMENT)
 def health_in_cluster():
-    """Check that this node of an elected cluster is in sync; 503 if not. A node outside such a cluster
-    passes.
-    """
+    """Check that this node of an elected cluster is in sync; 503 if not. Nodes outside of one pass."""
     return in_sync()
 
 
 @public.get("/api/health/checks/is-in-sync")
 def in_sync():
-    """Check that this node of an elected cluster is in sync; 503 if not. A node outside such a cluster
-    passes.
-    """
+    """Check that this node of an elected cluster is in sync; 503 if not. Nodes outside of one pass."""
     reason = clusters.why_not_in_sync(node().cluster_figures())
     return failed(reason) if reason else json_answer(OK)
 
@@ -129,9 +121,7 @@ def alive():
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/vhost/<vhost>")
 @access(MANAGEMENT)
 def health_by_answering(vhost=None):
-    """Always answer ok: a broker that answers has loaded its definitions, accepts connections and leads all
-    its queues.
-    """
+    """Always answer ok: a broker that answers has its definitions, accepts connections, leads all queues."""
     if vhost is not None:
         find_vhost(vhost)
     return json_answer(OK)

@@ -15,9 +15,7 @@ blueprint = Blueprint("limits", __name__)
 @blueprint.get("/api/vhost-limits/<vhost>")
 @access(MANAGEMENT)
 def list_limits(vhost=None):
-    """Return the limits of one vhost, or of all vhosts that the user sees. Vhosts without limits are left
-    out.
-    """
+    """Return the limits of one vhost, or of all vhosts that the user sees and that have limits."""
     return json_answer(
         [{"vhost": one.name, "value": _kept(one)} for one in vhosts_named(vhost) if _kept(one)])
 

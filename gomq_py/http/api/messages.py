@@ -1,6 +1,4 @@
-"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, and moves or copies
-messages.
-"""
+"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, moves and copies them."""
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
@@ -42,9 +40,7 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """The checked query of a request that shows messages: offset, count, truncate and encoding. Raises
-    BadRequest.
-    """
+    """The query of a request that shows messages: offset, count, truncate, encoding. Raises BadRequest."""
 
     def __init__(self, offset):
         query = request.args
@@ -131,9 +127,7 @@ def copy_messages(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/replay")
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
-    """Move dead letters back to the queue, or exchange, that is named in their header ``x-death``. ``to``
-    says which.
-    """
+    """Move dead letters back to the queue or, with ``to``, the exchange that the header x-death names."""
     find_queue(vhost, name)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")

@@ -26,8 +26,7 @@ SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
 
 
 def _sessions(vhosts):
-    """Yield (session, VHost) of each MQTT session in ``vhosts`` that the user may see. May switch greenlets.
-    """
+    """Yield (session, VHost) of each MQTT session in ``vhosts`` that the user sees. May switch greenlets."""
     everybody = MONITORING in g.tags
     for vhost in vhosts:
         for session in paced(administration.sessions_of(vhost), LOOK):

@@ -18,9 +18,7 @@ PREVIEWED = 200
 
 
 class Family:
-    """The routes of one kind of policy: policies or operator policies. Only users with the tag ``writer`` may
-    change them.
-    """
+    """The routes of one kind of policy, user or operator. Only the tag ``writer`` lets a user change them."""
 
     def __init__(self, component, writer):
         self._component = component
@@ -109,9 +107,7 @@ class Family:
 
 
 def _check_token(definition):
-    """Raise BadRequest if ``definition`` has HANDS_ON keys, which a user who logged in with a token may not
-    set.
-    """
+    """Raise BadRequest if ``definition`` has HANDS_ON keys, which the user of a token may not set."""
     # Such a policy acts with the rights of its author, which the broker cannot look up for a token.
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:

@@ -28,9 +28,7 @@ def resume_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>/restart")
 @access(MANAGEMENT)
 def restart_queue(vhost, name):
-    """Reopen, with its messages, a queue that was closed after a fault of its files; 400 for a queue that is
-    open.
-    """
+    """Reopen, with its messages, a queue that was closed after a fault of its files; 400 if it is open."""
     find_queue(vhost, name)
     queues.restart(caller(vhost), name)
     return no_content()

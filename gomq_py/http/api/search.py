@@ -89,9 +89,7 @@ def _found(browser, criteria, offset, count, examined_max, octets_max):
 
 
 class Criteria:
-    """The conditions of a search for messages, from the request's JSON object. Raises BadRequest for invalid
-    conditions.
-    """
+    """The conditions of a search, from the request's JSON object. Raises BadRequest for invalid ones."""
 
     def __init__(self, wanted):
         ignore_case = boolean_of(wanted, "ignore_case")

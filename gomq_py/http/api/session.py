@@ -86,9 +86,7 @@ def _shape(number):
 
 
 def _permissions():
-    """Return the user's permissions in each vhost as JSON, from which the web page knows which actions to
-    offer.
-    """
+    """Return the user's permissions in each vhost as JSON; the web page offers actions accordingly."""
     found = (g.user.permission(name) for name in list(node().broker.vhosts))
     return [
         {"vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}

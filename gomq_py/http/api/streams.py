@@ -40,9 +40,7 @@ def list_streams(vhost):
 @blueprint.get("/api/streams/<vhost>/<name>")
 @access(ANYBODY)
 def get_stream(vhost, name):
-    """Return the stream's epoch and offsets, its consumers with their lag, and the stored positions of
-    consumers.
-    """
+    """Return the stream's epoch and offsets, its consumers with their lag, and their stored positions."""
     stream = find_stream(vhost, name)
     return json_answer(
         {"name": name, "vhost": vhost, **stream.describe(), "segments": len(stream.segments())}

@@ -1,6 +1,4 @@
-"""/api/unacked: shows which clients have unacknowledged messages, and requeues single messages. Specific to
-gomq-py.
-"""
+"""/api/unacked: shows which clients have unacknowledged messages, and requeues some. Specific to gomq-py."""
 import time
 
 from flask import Blueprint

@@ -129,9 +129,7 @@ def _delete(names):
 
 
 def tags_of(value):
-    """Return the tags in ``value``, a comma-separated text or a list, as a list. Raises BadRequest for other
-    values.
-    """
+    """Return the tags in ``value``, a comma-separated text or a list, as a list. Raises BadRequest."""
     if isinstance(value, str):
         return [tag.strip() for tag in value.split(",") if tag.strip()]
     if isinstance(value, list) and all(isinstance(tag, str) for tag in value):

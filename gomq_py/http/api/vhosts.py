@@ -57,9 +57,7 @@ def put_vhost(name):
 
 
 def _tags(tags):
-    """Return the tags in ``tags``, a comma-separated text or a list, as a list; None for None. Raises
-    BadRequest.
-    """
+    """Return the tags in a comma-separated text or a list as a list; None for None. Raises BadRequest."""
     if isinstance(tags, str):
         return [tag.strip() for tag in tags.split(",") if tag.strip()]
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
