@@ -1,7 +1,7 @@
 """Keeps the last lines of the log for the management API, as a second log handler.
 
-Keeps the texts, because records would keep the logged objects in memory. The numbers of lines and of bytes
-are limited.
+Keeps the texts, because records would keep the logged objects in memory. The numbers of lines and of their
+characters are limited.
 """
 import logging
 from collections import deque
