@@ -1,4 +1,4 @@
 """The management API: RabbitMQ's HTTP API on Flask and gevent.pywsgi, and Prometheus metrics.
 
-Reads the broker's counters and keeps none.
+Reads the counters of the broker's other packages, and keeps samples of them for rates and curves.
 """

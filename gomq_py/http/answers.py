@@ -33,13 +33,14 @@ _BODY = TableLimits(WIRE_DEPTH + 3, 1 << 62)
 
 
 def node():
-    """Return the Node, the running broker that this Flask app manages."""
+    """Return the Node that this Flask app manages; on a follower, its FollowerManagement."""
     return current_app.extensions["gomq.node"]
 
 
 def json_answer(value, status=200):
-    """Return a JSON response. ``columns`` in a GET's query select the response's fields. Bytes that are
-    not UTF-8 become replacement characters, so callers encode message bodies first.
+    """Return a response with ``value`` as JSON. In the answer to a GET, ``columns`` of the query selects
+    fields. Bytes that are not UTF-8 get replacement characters, so callers encode message bodies as base64
+    first.
     """
     paths = paths_in(request.args) if request.method == "GET" and status == 200 else None
     if paths is not None:
@@ -48,7 +49,9 @@ def json_answer(value, status=200):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """A response from a list of bytes objects, sent in slices so that other greenlets run in between."""
+    """Return a response whose body is the bytes objects in the list ``parts``. It is sent in slices, so that
+    other greenlets run in between. Sending empties the list.
+    """
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -73,8 +76,8 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """Return a response with a JSON array, sent in slices. ``columns`` in a GET's query select the fields of
-    the elements. May switch greenlets.
+    """Return a response with ``values`` as a JSON array, sent in slices. ``columns`` in a GET's query selects
+    the fields of the elements. May switch greenlets.
     """
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
@@ -92,8 +95,8 @@ def no_content(status=204, location=None):
 
 
 def sliced(objects, build):
-    """Return a list of the results of ``build(object)``, without None. Works in slices. May switch
-    greenlets.
+    """Call ``build`` with each object, and return a list of the results that are not None. Works in slices.
+    May switch greenlets.
     """
     built = []
     for one in paced(objects):
@@ -104,8 +107,9 @@ def sliced(objects, build):
 
 
 def body(required=()):
-    """Return the request's JSON object. Raises TooLarge, UnsupportedType, BadRequest. If ``required`` keys
-    are missing, the text of BadRequest names all of them, as RabbitMQ's does.
+    """Return the JSON object in the request's body; {} for an empty body. Raises TooLarge, UnsupportedType,
+    BadRequest. If ``required`` keys are missing, the text of BadRequest names all of them, as RabbitMQ's
+    does.
     """
     value = g.pop("parsed", None)
     if value is None:
@@ -132,22 +136,23 @@ def body(required=()):
 
 
 def check_required(value, keys):
-    """Raise BadRequest if any of ``keys`` is missing. The text names the missing keys in this order."""
+    """Raise BadRequest if the dict ``value`` lacks any of ``keys``. The text names all missing keys."""
     missing = [key for key in keys if key not in value]
     if missing:
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
 
 
 def check_node(wanted):
-    """Raise BadRequest if the body ``wanted`` has a field ``node`` with the name of another node."""
+    """Raise BadRequest if the field ``node`` of a request's body ``wanted`` names another node."""
     wanted_node = wanted.get("node")
     if wanted_node not in (None, "", node().name, node().name.partition("@")[0]):
         raise BadRequest(f"Node {wanted_node} could not be contacted")
 
 
 def receive_body(max_octets):
-    """Receive the request's body before the view reads any state. Raises BodyLost, and UnsupportedType for a
-    form. May switch greenlets. Errors of size and type are kept, and raised when the view asks for the body.
+    """Receive the request's body, at most ``max_octets`` bytes, before the view reads any state. Raises
+    BodyLost, and UnsupportedType for a form. Other errors of size and type are kept, and raised when the view
+    asks for the body. May switch greenlets.
     """
     # A body may come slowly, and that state could change meanwhile.
     if request.method in ("PUT", "POST"):
@@ -161,8 +166,8 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse a body of at least ``MANY_VALUES`` values in slices, into ``g.parsed``. Ignore other bodies. May
-    switch greenlets.
+    """Parse a body of MANY_VALUES values or more in slices, into ``g.parsed``. Leave other bodies to
+    ``body()``. May switch greenlets.
     """
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
@@ -175,12 +180,14 @@ def _parse_if_long(pieces):
 
 
 def body_octets():
-    """Return the raw request body as bytes. Raises TooLarge, UnsupportedType."""
+    """Return the raw request body as bytes; a second call returns b"". Raises TooLarge, UnsupportedType."""
     return b"".join(body_pieces())
 
 
 def body_pieces():
-    """The raw request body as a deque of bytes; the caller may empty it. Raises TooLarge, UnsupportedType."""
+    """Return the raw request body as a deque of bytes objects, which the caller may empty. A second call
+    returns an empty deque. Raises TooLarge, UnsupportedType.
+    """
     pieces = g.pop("body", None) or deque()
     if isinstance(pieces, Exception):
         raise pieces
@@ -188,8 +195,8 @@ def body_pieces():
 
 
 def _received(max_octets):
-    """Return the body as a deque of bytes: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType.
-    May switch greenlets.
+    """Receive the body, and return it as a deque of bytes objects, because joining 60 MB would take 30 ms.
+    Raises TooLarge, UnsupportedType, BodyLost. May switch greenlets.
     """
     length = request.content_length
     if length is not None and length > max_octets:
@@ -213,15 +220,15 @@ def _received(max_octets):
 # columns of a query
 
 def paths_in(query):
-    """Return the fields that the query's ``columns`` names, each as a list of names; None without
-    ``columns``. RabbitMQ's syntax: ``name,message_stats.publish_details.rate``.
+    """Return the fields that the query's ``columns`` names, each as a list of keys; None without ``columns``.
+    ``name,message_stats.publish`` (RabbitMQ's syntax) gives [["name"], ["message_stats", "publish"]].
     """
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None
 
 
 def at(item, path):
-    """Return the value at ``path``, a list of names, in nested JSON objects; None if there is no value."""
+    """Return the value at ``path``, a list of keys, in nested JSON objects; None if there is no value."""
     for part in path:
         if not isinstance(item, dict):
             return None
@@ -230,7 +237,9 @@ def at(item, path):
 
 
 def cut(item, paths):
-    """A copy of a JSON object with only the fields at ``paths``. Other values are returned unchanged."""
+    """Return a copy of a JSON object with only the fields at ``paths``, as from ``paths_in()``. Fields that
+    are null or missing are left out. A value that is no object is returned unchanged.
+    """
     if not isinstance(item, dict):
         return item
     left = {}
@@ -248,7 +257,9 @@ def cut(item, paths):
 # fields of a body or a query
 
 def boolean_of(wanted, key, default=False):
-    """Return the boolean field ``key``, or ``default``. Accepts "true" and "false". Raises BadRequest."""
+    """Return the field ``key`` of a body or query as a bool; ``default`` if it is missing. Accepts the texts
+    "true" and "false". Raises BadRequest for other values.
+    """
     value = wanted.get(key, default)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -258,7 +269,9 @@ def boolean_of(wanted, key, default=False):
 
 
 def text_of(wanted, key, default=None):
-    """Return the string field ``key``, or ``default``. Raises BadRequest if the result is not a string."""
+    """Return the string field ``key`` of a body or query; ``default`` if it is missing. Raises BadRequest if
+    the result is no string, also for a missing field without ``default``.
+    """
     value = wanted.get(key, default)
     if not isinstance(value, str):
         raise BadRequest(f"{key} must be a string")
@@ -266,13 +279,13 @@ def text_of(wanted, key, default=None):
 
 
 def number_in(text):
-    """Return the integer in ``text``: at most 19 digits, "-" may precede. None for other texts."""
+    """Return the integer in ``text``: at most 19 digits after an optional "-". None for other texts."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
 def pattern_of(text, ignore_case):
-    """Return a Pattern made from a client's regular expression. Raises BadRequest."""
+    """Return a Pattern made from a client's regular expression. Raises BadRequest if it is invalid."""
     try:
         return Pattern(text, ignore_case)
     except ValueError as error:
@@ -280,7 +293,9 @@ def pattern_of(text, ignore_case):
 
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
-    """Return the integer field ``key``, or ``default``. Accepts a text of digits. Raises BadRequest."""
+    """Return the field ``key`` of a body or query as an int; ``default`` if it is missing. Accepts a text of
+    digits. Raises BadRequest for other values, and outside of ``lowest`` to ``highest``.
+    """
     value = wanted.get(key, default)
     if isinstance(value, str):
         value = number_in(value)
@@ -290,7 +305,9 @@ def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
 
 
 def decoded_arguments(wanted):
-    """Return the JSON object ``arguments``, or {}; the caller checks its content. Raises BadRequest."""
+    """Return the JSON object ``arguments`` of a body, {} if it is missing. The caller checks its content.
+    Raises BadRequest if it is no object.
+    """
     arguments = wanted.get("arguments", {})
     if arguments == []:
         return {}  # PHP clients send this for an empty object

@@ -61,7 +61,7 @@ class Route(Rule):
 
 
 def _write_nothing(*_):
-    """Return None, by which werkzeug knows that url_for() cannot write this route's address."""
+    """Return None, from which werkzeug concludes that url_for() cannot write this route's address."""
 
 
 def create_app(node):
@@ -88,7 +88,7 @@ def create_app(node):
 
 
 def _check_path():
-    """Refuse a request path that is not UTF-8: replacement characters could make two names equal."""
+    """Raise BadRequest if the path is not UTF-8: replacement characters could make two names equal."""
     try:
         request.environ["PATH_INFO"].encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -118,7 +118,7 @@ MAKERS = {"http": create_app, "control": create_control_app, "metrics": create_m
 
 
 def add_headers(response):
-    """Set the headers that every answer has."""
+    """Set the headers that every answer has, and return the response. Flask calls this after each request."""
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
     shown = current_app.extensions["gomq.node"]

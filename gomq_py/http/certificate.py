@@ -15,7 +15,9 @@ _UTC_TIME = 0x17
 
 
 def end_s(path):
-    """The expiry date of the first certificate in the file, in Unix seconds. Raises OSError, ValueError."""
+    """Return the expiry date of the first certificate in a PEM file, in Unix seconds. Raises OSError, and
+    ValueError if there is no valid certificate.
+    """
     with open(path, encoding="ascii", errors="replace") as file:
         found = _PEM.search(file.read())
     if found is None:
@@ -34,7 +36,7 @@ def end_s(path):
 
 
 def _element(der, at):
-    """Return (tag, start of contents, end) of the DER element at position ``at``. Raises ValueError."""
+    """Return (tag, start of contents, end of contents) of the DER element at ``at``. Raises ValueError."""
     try:
         tag, length, start = der[at], der[at + 1], at + 2
     except IndexError:
@@ -48,7 +50,7 @@ def _element(der, at):
 
 
 def _time(tag, text):
-    """Return Unix seconds of a UTCTime or GeneralizedTime. UTCTime years 50 to 99 are 1950 to 1999."""
+    """Return the Unix seconds of a UTCTime or GeneralizedTime. UTCTime years 50 to 99 are 1950 to 1999."""
     if tag == _UTC_TIME:
         text = ("19" if int(text[:2]) >= 50 else "20") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()

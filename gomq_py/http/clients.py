@@ -27,12 +27,12 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """A connection of a management port. ``late``: the client took too long, so further bytes are ignored."""
+    """A client's connection to a management port. ``late``: it took too long, and later bytes are ignored."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
     def __init__(self, host, connection):
-        """``host`` is empty for unix sockets."""
+        """``host`` is the client's IP address, "" for unix sockets."""
         self.host = host
         self.connection = connection
         self.awaited_since = None
@@ -46,7 +46,7 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when ``has_room()`` may return another value."""
+        """``room_again()`` is called when there may be room for another client again."""
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -70,7 +70,9 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """Return the socket's new Client. None if ``host`` has too many: the caller closes the socket."""
+        """Return a new Client for the socket ``connection``; None if too many come from ``host``, and the
+        caller closes the socket.
+        """
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -92,7 +94,7 @@ class Clients:
         self._room_again()
 
     def close(self):
-        """Stop the timers. No client is closed for lateness afterwards."""
+        """Stop the timers, after which no client is closed for being late."""
         self._until_late.stop()
         self._until_look.stop()
 
@@ -108,7 +110,7 @@ class Clients:
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Context manager for a wait until the client sends or, if ``writing``, reads. Shuts down the
+        """Context manager around a wait until the client sends or, if ``writing``, reads. Shuts down the
         client's socket when the time set by ``allow()`` is over.
         """
         client.awaited_since, client.writing = self._clock(), writing
@@ -151,7 +153,7 @@ class Clients:
 
 
 def _end(client, told):
-    """Shut down a client's socket. If ``told``, the client may still read an answer."""
+    """Shut down a client's socket, and mark the client late. If ``told``, it can still read an answer."""
     client.late = True
     fileno = client.connection.fileno()
     if fileno >= 0:
@@ -159,7 +161,7 @@ def _end(client, told):
 
 
 class _Alarm:
-    """A timer that calls back once, at the earliest time given to ``start()``."""
+    """A timer that calls back once, at the earliest of the times given to ``start()``."""
 
     def __init__(self, callback):
         self._callback = callback

@@ -1,7 +1,7 @@
 """Prometheus metrics of a cluster: role, in-sync set, followers, lease and etcd. The figures are those of
 /api/cluster.
 
-A broker without followers has little more than ``gomq_cluster_is_leader``.
+A broker outside a cluster has ``gomq_cluster_is_leader`` and little more.
 """
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
@@ -27,7 +27,7 @@ OF_CLUSTER = (
 
 
 def cluster_families(figures):
-    """Yield the metric families of ``figures``, the answer of a leader or follower to /api/cluster."""
+    """Yield the metric families of ``figures``, the dict with which this node answers /api/cluster."""
     is_leader = figures.get("role", "leader") == "leader"
     yield _gauge("is_leader", "1 for a leader, 0 for a follower", int(is_leader))
     for key, end, text in OF_CLUSTER:

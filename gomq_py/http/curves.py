@@ -1,4 +1,4 @@
-"""Curves: the rates and histories that a request asks for, from the node's Rates."""
+"""Reads from the node's Rates the rates and histories that a request asks for, for the page's curves."""
 from flask import g, request
 
 from gomq_py.http.answers import node, number_in
@@ -13,7 +13,9 @@ LIST_SAMPLES_MAX, LIST_HISTORIES_MAX = 60, 100
 
 
 def windows():
-    """Return {category: (highest age, distance)} of samples in seconds, from the query. Raises BadRequest."""
+    """Return {category: (age_s, incr_s)} from the query: the greatest age of the wanted samples, and the
+    interval between two of them, in seconds. Raises BadRequest.
+    """
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -23,13 +25,14 @@ def windows():
 
 
 def with_history():
-    """Make ``view()`` return the query's curves for one entity. Raises BadRequest."""
+    """Make ``view()`` return the samples, too, that the request's query asks for. Raises BadRequest."""
     g.windows = windows()
 
 
 def with_histories(count):
-    """Make ``view()`` return the query's curves for a list of ``count`` entities. A long list begins no
-    histories. Raises BadRequest.
+    """Make ``view()`` return the samples, too, that the request's query asks for, for a list of ``count``
+    entities. The samples may be further apart than asked for, and a long list begins no new histories. Raises
+    BadRequest.
     """
     g.windows = {
         category: (age_s, max(incr_s, age_s / LIST_SAMPLES_MAX))
@@ -39,8 +42,9 @@ def with_histories(count):
 
 
 def view(group, thing):
-    """Return the View of an entity. It has curves if ``with_history()`` or ``with_histories()`` was called
-    before. May switch greenlets if the counters are sums over queues.
+    """Return the View (values, rates) of an entity ``thing``. It has samples if ``with_history()`` or
+    ``with_histories()`` was called before in this request. May switch greenlets if the counters are sums over
+    queues.
     """
     return node().rates.look(group, thing, g.get("windows"), g.get("begins_histories", True))
 

@@ -35,8 +35,9 @@ EXAMINED_FOR_S = 2.0
 
 
 class Doctor:
-    """Looks for problems of a broker. Keeps the findings for ``interval_s`` seconds, as [(visibility,
-    Finding)]. The view filters by visibility: a vhost's name, OF_NODE or OF_LINKS.
+    """Looks for problems of a broker, and keeps its findings for ``interval_s`` seconds. A finding is
+    (visibility, Finding). The visibility is a vhost's name, OF_NODE or OF_LINKS; the view shows users only
+    what they may see.
     """
 
     def __init__(self, interval_s=EXAMINED_FOR_S, now_s=time.monotonic):
@@ -49,8 +50,8 @@ class Doctor:
         self._flushes = 0, 0.0
 
     def examined(self, node):
-        """The findings about the Node, [(visibility, Finding)], at most ``interval_s`` old. May switch
-        greenlets.
+        """Return the findings about the Node, a list of (visibility, Finding), at most ``interval_s`` old.
+        May switch greenlets.
         """
         with self._lock:  # concurrent callers share the result
             if self._found is None or self._now_s() - self._at_s >= self._interval_s:
@@ -119,7 +120,7 @@ class Doctor:
                 "federation", link["vhost"], link["upstream"], link["status"], link.get("error"))
 
     def _mean_flush_s(self, node):
-        """The mean duration in seconds of the flushes since the last examination; 0 without a flush."""
+        """Return the mean duration in seconds of the flushes since the last examination; 0.0 if none."""
         taken = node.broker.durability.disk.sync_seconds
         count, total = sum(taken.counts), taken.total
         before, self._flushes = self._flushes, (count, total)
@@ -130,7 +131,8 @@ class Doctor:
 @access(MANAGEMENT)
 def examine():
     """Return the problems that the user may see, the worst first: problems of queues in vhosts that the user
-    sees and, with the tag monitoring, of the node. An empty list means that no problem was found.
+    sees, of shovels and federation links and, with the tag monitoring, of the node. An empty list means that
+    no problem was found.
     """
     found = [one for scope, one in answers.node().doctor.examined(answers.node()) if _is_seen(scope, one)]
     found.sort(key=lambda one: one.level != checks.BAD)

@@ -78,8 +78,8 @@ class Management:
             doors                       has the options for the sockets of those WebSocket clients
             shovels, federation         the broker's supervisors (shovel.supervisor, federation.supervisor),
                                         or None
-            cluster_figures()           returns the answer to /api/cluster
-            change_cluster(what)        carries out an operator's request (cluster.elected)
+            cluster_figures()           returns the answer to /api/cluster, a dict
+            change_cluster(what, ...)   carries out an operator's request (cluster.elected)
             backup()                    returns the cluster.backup.Backup
         """
         check_packages()
@@ -100,8 +100,9 @@ class Management:
         self._settings = settings
 
     def door(self, protocol, listening, tls=None):
-        """Return a Door (listener) that does not accept clients yet. ``listening``: a listening socket, which
-        the Door then owns. ``tls``: an SSL context, an object with the method ``wrap_socket``, or None.
+        """Return a Door (listener) that does not accept clients yet. ``protocol`` is one of HTTP, HTTPS,
+        CONTROL, METRICS. The Door owns ``listening``, a listening socket. ``tls``: an SSL context, an object
+        with its method ``wrap_socket``, or None.
         """
         kind = HTTP if protocol == HTTPS else protocol
         if kind == HTTP:
@@ -112,7 +113,9 @@ class Management:
         return Door(shown, listening, partial(self._answer, kind), self._settings, tls, upgrades)
 
     def _answer(self, kind, environ, start_response):
-        """Answer a request to a listener of ``kind``. The first one imports the app. May switch greenlets."""
+        """Answer a request to a listener of ``kind``, as a WSGI application. The first request imports the
+        routes. May switch greenlets.
+        """
         if kind not in self._apps:
             self._make_app(kind)
         return self._apps.get(kind, _UNAVAILABLE.application)(environ, start_response)
@@ -131,7 +134,7 @@ class Management:
                 self._again_at_s = time.monotonic() + RETRY_S
 
     def close(self):
-        """Close the state that the listeners share. Close the listeners first. May switch greenlets."""
+        """Close the state that the listeners share, after the listeners are closed. May switch greenlets."""
         for part in (
             self._recorder, self._node.log, self._node.doctor, self._node.feed, self._node.index,
             self._node.rates,
@@ -141,7 +144,7 @@ class Management:
 
 
 def check_packages():
-    """Raise ModuleNotFoundError if a package that the first request needs is missing. Imports none."""
+    """Raise ModuleNotFoundError if a package that the first request needs is missing. Imports no package."""
     for name in LATE_PACKAGES:
         if find_spec(name) is None:
             raise ModuleNotFoundError(
@@ -167,7 +170,7 @@ def _import_and_make(kind, node):
 
 
 def _wake(source, thread_id):
-    """Wake the event streams of the log. Does nothing outside the event loop's thread, ``thread_id``."""
+    """Wake the event streams of the log. Does nothing in any thread but the event loop's, ``thread_id``."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
@@ -188,11 +191,13 @@ class Door:
         self._server.start()
 
     def has_room_for(self, _address):
-        """Return whether a client that another node has accepted may be served now."""
+        """Return whether a client that another node has accepted can be served now."""
         return self._server.has_room()
 
     def adopt(self, family, descriptor, address):
-        """Serve a client that another node has accepted. ``descriptor``: the socket's file descriptor."""
+        """Serve a client that another node has accepted. ``descriptor`` is the socket's file descriptor,
+        ``family`` its address family.
+        """
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):
@@ -214,7 +219,7 @@ class Node:
         name                  the node's name: ``gomq@host``
         shovels               a shovel.supervisor.Shovels, or None
         federation            a federation.supervisor.Federation, or None
-        doctor                a http.doctor.Doctor, from the first request on
+        doctor                a http.doctor.Doctor; None before the first request
         log, log_source       a LogRing, and the Waker of the event streams of the log
         cluster_figures(), change_cluster(), backup(), doors
                               see Management
@@ -252,7 +257,7 @@ class Node:
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):
-        """Return {event: count} of connections, channels and queues opened or closed since the start."""
+        """Return {event: count}: connections, channels and queues opened or closed since the start."""
         totals, churn = self.totals(), self.clients.churn
         return {
             name: getattr(churn, name)

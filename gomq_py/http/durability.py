@@ -25,8 +25,9 @@ class NotFlushed(errors.APIError):
 
 
 def after_request(response):
-    """Delay the answer to a request that may have changed something until the change is on disk. May switch
-    greenlets. Concurrent requests share a flush. A failed flush replaces the answer by an error.
+    """Delay the answer to a request that may have changed something until the change is on disk, and return
+    it. Concurrent requests share a flush. A failed flush replaces the answer by an error. May switch
+    greenlets.
     """
     # Changes of the cluster are in etcd or flushed already, and after some of them this node leads no more.
     if request.method in READING or request.blueprint == "cluster" or response.status_code >= 400:
@@ -39,8 +40,9 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Wait until ``when_safe(callback)`` calls ``callback(None)``. May switch greenlets. Raises NotFlushed if
-    the callback gets an error, and if the client has disconnected.
+    """Call ``when_safe(callback)``, and wait until it calls ``callback(None)``: the changes are on disk.
+    Raises NotFlushed if the callback gets an error, or if the client disconnects meanwhile. May switch
+    greenlets.
     """
     # A client that has gone occupies no connection while a disk hangs.
     done = AsyncResult()

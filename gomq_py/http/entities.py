@@ -1,6 +1,4 @@
-"""Finds the entities that a URL path names. Raises errors for entities that are missing or hidden from the
-user.
-"""
+"""Finds the entities that a URL path names. Raises an error if one is missing or hidden from the user."""
 from flask import g, request
 
 from gomq_py.broker.names import described
@@ -22,14 +20,16 @@ def find_vhost(name):
 
 
 def caller(vhost_name):
-    """Return the Caller, which acts for the request's user in a vhost. Raises NoSuchObject, NotAuthorised.
+    """Return the Caller that acts for the request's user in a vhost. Raises NoSuchObject, NotAuthorised.
     Tracing shows the request as a connection with one channel, as in RabbitMQ.
     """
     return Caller(Access(g.user, vhost_name), find_vhost(vhost_name), None, f"HTTP {request.remote_addr}", 1)
 
 
 def writable_vhost(name):
-    """Return the vhost of this name, for a change. Raises NoSuchObject in RabbitMQ's words, NotAuthorised."""
+    """Return the vhost of this name to a request that changes it. Raises NotAuthorised, and NoSuchObject with
+    RabbitMQ's error text for changes.
+    """
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
@@ -41,12 +41,12 @@ def visible_vhosts():
 
 
 def vhosts_named(name=None):
-    """Return [the vhost of this name], or all visible vhosts. Raises NoSuchObject, NotAuthorised."""
+    """Return [the vhost of this name], or all visible vhosts if None. Raises NoSuchObject, NotAuthorised."""
     return visible_vhosts() if name is None else [find_vhost(name)]
 
 
 def check_node_name(name):
-    """Raise NoSuchObject if ``name`` is the name of another node. None means this node."""
+    """Raise NoSuchObject if ``name`` names another node. None means this node."""
     if name not in (None, node().name):
         raise NoSuchObject()
 
@@ -57,12 +57,14 @@ def find_user(name):
 
 
 def find_queue(vhost_name, name):
-    """Return the queue of this name. Raises NoSuchObject."""
+    """Return the queue of this name. Raises NoSuchObject, NotAuthorised."""
     return _found(find_vhost(vhost_name).queues.get(name))
 
 
 def queue_to_take_from(vhost_name, name):
-    """Return the queue of this name, for taking messages. Raises NoSuchObject with AMQP's error text."""
+    """Return the queue of this name to a request that gets messages. Raises NotAuthorised, and NoSuchObject
+    with AMQP's error text.
+    """
     # RabbitMQ passes these requests to an AMQP channel.
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
@@ -71,7 +73,7 @@ def queue_to_take_from(vhost_name, name):
 
 
 def there_is(kind, one, name, vhost_name):
-    """Return the entity ``one``. If it is None, raise NoSuchObject, whose text has the kind and name."""
+    """Return the entity ``one``. If it is None, raise NoSuchObject with its kind, name and vhost."""
     # As RabbitMQ does for the source and destination of bindings.
     if one is None:
         raise NoSuchObject(f"no {described(kind, name, vhost_name)}", error="not_found")
@@ -79,7 +81,9 @@ def there_is(kind, one, name, vhost_name):
 
 
 def find_exchange(vhost_name, name):
-    """Return the exchange of this name; ``amq.default`` means the default exchange. Raises NoSuchObject."""
+    """Return the exchange of this name, or for ``amq.default`` the default one. Raises NoSuchObject,
+    NotAuthorised.
+    """
     return _found(find_vhost(vhost_name).exchanges.get(named(name)))
 
 
@@ -90,7 +94,9 @@ def _found(one):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """Return the exchange of this name to publish to. If it is missing, raise BadRequest with AMQP's text."""
+    """Return the exchange of this name to a request that publishes. Raises NotAuthorised, and BadRequest with
+    AMQP's error text if the exchange is missing.
+    """
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")
@@ -98,5 +104,5 @@ def exchange_to_publish_to(vhost_name, name):
 
 
 def named(exchange):
-    """Return an exchange's name from a URL path. ``amq.default`` means the default exchange, ""."""
+    """Return the exchange's name for a name in a URL path: "", the default exchange, for ``amq.default``."""
     return "" if exchange == "amq.default" else exchange

@@ -46,7 +46,7 @@ class LoginFailed(NotAuthorised):
 
 
 class SessionEnded(LoginFailed):
-    """401: the cookie's session has ended. The web page asks for a login, without the browser's dialogue."""
+    """401: the cookie's session has ended. The web page asks for a login; the browser shows no dialogue."""
 
 
 class ForeignPage(APIError):
@@ -89,13 +89,13 @@ class UnsupportedType(APIError):
 
 
 class Unprocessable(APIError):
-    """422: the entity is in the requested state already."""
+    """422: the entity is in the requested state already, or cannot do what is asked."""
 
     status, error = 422, "unprocessable_entity"
 
 
 class Throttled(APIError):
-    """429: logins of this user or address have failed, and too many attempts are waiting."""
+    """429: logins of this user or address have failed before, and too many attempts are waiting."""
 
     status, error = 429, "too_many_requests"
 
@@ -111,12 +111,12 @@ class Unavailable(APIError):
 
 
 def validation_failed(error):
-    """Return the reason for refusing a policy or parameter, in RabbitMQ's form."""
+    """Return the error text for a policy or parameter that was refused, in RabbitMQ's form."""
     return f"Validation failed\n\n{error}\n"
 
 
 def answer(status, error, reason):
-    """Return a response with RabbitMQ's JSON object for an error."""
+    """Return an error response, whose body is RabbitMQ's JSON object with ``error`` and ``reason``."""
     return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")
 
 
@@ -133,8 +133,8 @@ def from_api_error(error):
 
 
 def from_refused(error):
-    """Return the response to an error of the broker, as RabbitMQ does. 404 for missing entities, 401 for
-    missing rights, 400 for all other errors.
+    """Return the response to a Refused, an error of the broker, as RabbitMQ does: 404 for missing entities,
+    401 for missing rights, 400 for all other errors.
     """
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", error.text)
@@ -168,7 +168,7 @@ def from_lost_body(error):
 
 
 def from_anything(error):
-    """Log an unexpected exception, which is a bug of the broker, and return its response."""
+    """Log an unexpected exception, which is a bug of the broker, and return a response of status 500."""
     LOG.exception("%s %s failed", request.method, request.path, exc_info=error)
     return answer(500, "internal_server_error", "unexpected error: see the broker's log")
 

@@ -22,8 +22,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def rendered(families):
-    """Return Prometheus' text of metric families, as a list of bytes. May switch greenlets. A family with
-    many samples is given as (family, iterator of (label values, value)).
+    """Return the text of metric families for Prometheus, as a list of bytes objects. A family with many
+    samples is given as (family, iterator of (label values, value)). May switch greenlets.
     """
     parts, whole = [], []
     labels = {}  # {(names, values): text}: a queue's labels recur in many families

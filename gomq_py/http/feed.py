@@ -1,4 +1,4 @@
-"""Feed: records a broker's changes, for clients that follow changes instead of reloading lists.
+"""Records a broker's changes, for clients that follow changes instead of reloading lists.
 
 Subscribes to the broker's events at the first request. Keeps the last changes and numbers them consecutively.
 The first number is the Unix time in microseconds, so all numbers of an earlier run are smaller.
@@ -15,8 +15,9 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change of an entity, such as a queue. ``vhost`` and ``user`` (a User's ``identity``) are the
-    entity's, or None. They and a user's tags decide whether the user may see the change.
+    """One change of an entity, such as a queue. ``what`` is the event, such as ``queue.created``; ``facts``
+    are shown to clients. ``vhost`` and ``user`` (a User's ``identity``) are the entity's, or None; from them
+    and a viewer's tags follows whether the viewer may see the change.
     """
 
     what: str
@@ -45,7 +46,9 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """Return the changes after ``number``, [(number, Change)]; None if it is too old or too high."""
+        """Return a list of (number, Change), the changes after ``number``. None if some of them are no longer
+        kept, or if ``number`` is higher than the last.
+        """
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None

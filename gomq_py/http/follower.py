@@ -71,7 +71,9 @@ class FollowerManagement:
 
 
 class _Forward:
-    """Passes clients on to the leader, unless their first request is for this node."""
+    """Passes clients on to the leader, unless their first request is for this node. ``until_end(connection,
+    address)`` passes one client on, until its end.
+    """
 
     def __init__(self, until_end):
         self.until_end = until_end
@@ -83,8 +85,8 @@ class _Forward:
 
 
 def request_line(connection):
-    """Return the first line of a request, at most 1024 bytes. The socket keeps these bytes. May switch
-    greenlets.
+    """Wait for a request's first line, and return it, at most 1024 bytes, without taking it from the socket.
+    Raises OSError. May switch greenlets.
     """
     seen = -1
     try:
@@ -102,7 +104,7 @@ def request_line(connection):
 
 
 def is_own(line):
-    """Return whether a request line has a path that a follower answers itself."""
+    """Return whether a follower itself answers the path in a request line (bytes)."""
     _, _, target = line.partition(b" ")
     path = target.partition(b" ")[0].partition(b"?")[0].rstrip(b"/\r")
     return path in OWN_PATHS or path.startswith(OWN_HEALTH)

@@ -1,6 +1,7 @@
-"""Followers: the open event streams (``live``) of one port, and the Waker that wakes them.
+"""The open event streams (``live``) of one port, and the Waker that wakes them.
 
-Imports no Flask: the broker imports this module at its start, and Flask later.
+Here a follower is the stream of an HTTP client, not a node of a cluster. Imports no Flask: the broker imports
+this module at its start, and Flask later.
 """
 # Limits per user and per port; the latter is also at most this part of the port's connections.
 OF_USER_MAX, OF_PORT_MAX, PART = 20, 200, 4
@@ -40,7 +41,7 @@ class Followers:
 
 
 class Waker:
-    """Wakes event streams. ``followers``: the Events that the streams wait for."""
+    """Wakes event streams. The keys of ``followers`` are the Events on which the streams wait."""
 
     def __init__(self):
         self.followers = {}

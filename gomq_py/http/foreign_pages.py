@@ -23,7 +23,7 @@ FORMS = frozenset((URLENCODED, "multipart/form-data", "text/plain"))
 
 
 def check():
-    """Refuse a cross-site request that may change something. Raises ForeignPage, UnsupportedType."""
+    """Refuse cross-site requests that may change something. Raises ForeignPage, UnsupportedType (a form)."""
     if request.method in READING:
         return
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
@@ -40,8 +40,8 @@ def check():
 
 
 def check_body(octets):
-    """Refuse a form's body, of which ``octets`` is the beginning. Raises UnsupportedType. JSON with a form's
-    content type is accepted, as ``curl -d`` sends it.
+    """Raise UnsupportedType if the request's body, which begins with ``octets``, is a form. JSON with a
+    form's content type is accepted, as ``curl -d`` sends it.
     """
     # Browsers encode "{" in a form. A script can send it so, but its browser then adds ``Origin``.
     if request.mimetype == URLENCODED and not octets.lstrip().startswith(b"{"):
@@ -54,7 +54,9 @@ def _is_form():
 
 
 def check_token(token):
-    """Check the CSRF token of a session's request that may change something. Raises ForeignPage."""
+    """Raise ForeignPage if the request may change something and does not have ``token``, the CSRF token of
+    its session, in its header.
+    """
     given = request.headers.get(TOKEN_HEADER, "")
     if (
         request.method not in READING

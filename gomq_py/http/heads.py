@@ -38,7 +38,7 @@ class MalformedChunks(OSError):
 
 
 class BodyLost(OSError):
-    """The client did not send the whole body. ``status`` and ``reason`` are for the answer."""
+    """The client did not send the whole body. ``status`` and ``reason`` are those of the HTTP answer."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -53,7 +53,7 @@ def check_request_line(line):
 
 
 def origin_form(target):
-    """Return (host, path with query) of a request target that is a whole URI. Otherwise (None, target)."""
+    """Return (host, path with query) of a request target that is a whole URI; (None, target) of others."""
     found = _URI.fullmatch(target)
     if found is None:
         return None, target
@@ -62,8 +62,8 @@ def origin_form(target):
 
 
 def read_fields(file):
-    """Read and check a request's header lines and the empty line after them. Raises MalformedHead. May
-    switch greenlets. Returns the lines as bytes, without white space around values.
+    """Read and check the header lines of a request, up to the empty line. Return them as bytes, without white
+    space around values. Raises MalformedHead. May switch greenlets.
     """
     # Truncated lines, and too many or too long lines, are returned unchanged: a later check refuses them.
     lines = []
@@ -80,7 +80,7 @@ def read_fields(file):
 
 
 def check_framing(fields, version):
-    """Raise MalformedHead if servers could disagree about the host, or about the end of the body."""
+    """Raise MalformedHead if two servers could disagree about the host, or about the end of the body."""
     for name in _ONCE:
         if len(fields.get_all(name, ())) > 1:
             raise MalformedHead(f"there is more than one {name}")

@@ -1,4 +1,4 @@
-"""Index: caches the values by which long lists are sorted and filtered.
+"""Caches the values by which long lists are sorted and filtered.
 
 All requests share the cache; a value lives for one statistics interval. A row is an entity in a list, such as
 a queue. A column is one fact of each row, such as ``messages`` or whether a name matches a filter. The first
@@ -48,11 +48,11 @@ class Rows:
 
     @property
     def are_kept(self):
-        """Whether the Index caches facts of these rows: the rows are many and have ids."""
+        """Whether the Index caches facts of these rows, because they are many and have ids."""
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
-        """Return the ids of these rows, packed as 64-bit numbers in bytes. May switch greenlets."""
+        """Return the ids of these rows as bytes, each id a 64-bit integer. May switch greenlets."""
         if self._numbers is None:
             numbers = array("q")
             for _, some in chunks(self.all):
@@ -62,7 +62,9 @@ class Rows:
 
 
 class Index:
-    """Caches facts about listed entities for ``interval_s`` seconds, for sorting and filtering."""
+    """Caches facts about listed entities for ``interval_s`` seconds, for sorting and filtering. Facts about
+    short lists are read each time.
+    """
 
     def __init__(self, timers, interval_s=5.0, now_s=time.monotonic):
         self._timers = timers
@@ -73,14 +75,14 @@ class Index:
         self._is_closed = False
 
     def values(self, rows, what, read):
-        """A list of ``read(row)`` for each row of ``rows``, cached under the name ``what``. May switch
+        """Return a list of ``read(row)`` for each row of ``rows``, cached under the key ``what``. May switch
         greenlets.
         """
         return self._column(rows, what, read, False).values
 
     def order(self, rows, what, read):
-        """The indexes of ``rows`` sorted by ``read(row)``, cached under the name ``what``. May switch
-        greenlets.
+        """Return the indexes of ``rows``, sorted by ``read(row)`` and cached under the key ``what``. May
+        switch greenlets.
         """
         return self._column(rows, what, read, True).order
 
@@ -137,7 +139,7 @@ class Index:
             self._timer = None
 
     def forget(self):
-        """Drop the facts older than the interval. Called by a timer, which runs on while facts are left."""
+        """Drop the facts older than the interval. If others are left, a timer calls this again."""
         self._stop_timer()
         now = self._now_s()
         for key in [key for key, kept in self._kept.items() if now - kept.begun_at >= self._interval_s]:
@@ -159,7 +161,7 @@ class _Column:
 
 
 class _Kept:
-    """One cached fact of one interval: a _Column for each requested list of rows."""
+    """One fact, cached for one interval: a _Column for each list of rows that was requested."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -179,8 +181,8 @@ class _Kept:
         return column
 
     def add(self, numbers, read, rows):
-        """Add and return a _Column of these rows. Many values are copied if another _Column has them; the
-        rest is read. May switch greenlets.
+        """Make, cache and return the _Column of ``rows``, whose ids are ``numbers``. If many values are
+        missing, those in other columns are copied; the rest is read with ``read(row)``. May switch greenlets.
         """
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):
@@ -202,7 +204,7 @@ class _Kept:
 
 
 def chunks(sequence):
-    """Yield (start, part): the parts of a sequence, CHUNK elements each. May switch greenlets."""
+    """Yield (start, part) for consecutive parts of a sequence, CHUNK elements each. May switch greenlets."""
     for start in paced(range(0, len(sequence), CHUNK)):
         yield start, sequence[start:start + CHUNK]
 
@@ -234,7 +236,7 @@ def in_order(values):
 
 
 def _merged(places, value_of):
-    """The indexes ``places`` sorted by ``value_of(index)``. Equal values keep their order. May switch
+    """Return the indexes ``places`` sorted by ``value_of(index)``. Equal values keep their order. May switch
     greenlets.
     """
     runs = [

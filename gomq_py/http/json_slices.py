@@ -1,8 +1,8 @@
 """Reads and writes JSON in slices, so that definitions of ten thousand queues delay no message.
 
-A fast library parses a whole text at once, which takes 10 ms per MiB or more. This module parses lists in the
-outermost object, and elements longer than GLANCE characters, element by element. An element has at most
-ELEMENT_MAX characters.
+A fast library parses a whole text at once, which takes 10 ms per MiB or more. This module parses the elements
+of lists in the outermost object one by one, and splits elements longer than GLANCE characters further. An
+element has at most ELEMENT_MAX characters.
 """
 import codecs
 import json
@@ -34,12 +34,12 @@ _LONGER: Any = object()
 
 
 class TooLong(Exception):
-    """An element of the client's JSON is too long. The error's text is meant for the client."""
+    """An element of the client's JSON is too long. The client gets the error's text."""
 
 
 def parsed(pieces):
-    """Parse a JSON object from a deque of bytes, which is consumed. Raises NotJSON, TooLong. May switch
-    greenlets.
+    """Parse a JSON object from a deque of bytes objects, which is emptied. Return a dict. Raises NotJSON,
+    TooLong. May switch greenlets.
     """
     text = _Text(pieces)
     try:
@@ -52,8 +52,8 @@ def parsed(pieces):
 
 
 def dumped(sections):
-    """The JSON object of (key, value) pairs as a list of bytes. Iterators become arrays. May switch
-    greenlets.
+    """Return the JSON object made of (key, value) pairs, as a list of bytes objects. Iterators become arrays.
+    May switch greenlets.
     """
     parts = []
     for number, (key, value) in enumerate(sections):
@@ -67,8 +67,8 @@ def dumped(sections):
 
 
 def elements(values):
-    """Return the elements of a JSON array, with commas, as a list of bytes. Works in slices. May switch
-    greenlets.
+    """Return the elements of a JSON array, separated by commas and without brackets, as a list of bytes
+    objects. Works in slices. May switch greenlets.
     """
     parts, some, octets = [], [], 0
     for value in paced(values):
@@ -124,7 +124,7 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """A JSON text in pieces of bytes, with a reading position. Pieces are freed once they are read."""
+    """A JSON text with a reading position, decoded from a deque of bytes objects, which is emptied."""
 
     def __init__(self, pieces):
         self._pieces = pieces
@@ -152,14 +152,14 @@ class _Text:
             self.give_way()
 
     def expect(self, mark):
-        """Skip the next character, ``mark``. Raises ValueError for any other. May switch greenlets."""
+        """Skip white space and the character ``mark``. Raises ValueError at another. May switch greenlets."""
         if self.peek() != mark:
             raise ValueError(f"no {mark}")
         self._at += 1
 
     def scan(self, ahead):
-        """Return the next value; _LONGER if the value does not end in the decoded text, which has at least
-        ``ahead`` characters. Raises ValueError.
+        """Parse and return the next value; _LONGER if it does not end within the decoded text. At least
+        ``ahead`` characters are decoded before. Raises ValueError.
         """
         if not self._is_all and len(self._shown) - self._at < ahead:
             self._look_ahead(2 * ahead)
@@ -179,7 +179,7 @@ class _Text:
             self._clock.begin()
 
     def _look_ahead(self, count):
-        """Decode ``count`` characters or more from the reading position, or the rest. Raises ValueError."""
+        """Decode ``count`` or more characters from the reading position, or the rest. Raises ValueError."""
         parts = [self._shown[self._at:]]
         self._behind += self._at
         self._at = 0
@@ -192,8 +192,8 @@ class _Text:
 
 
 def _object(text, limit):
-    """Parse the object at the reading position. It must end by the position ``limit`` (None: no limit). May
-    switch greenlets.
+    """Parse the object at the reading position, and return a dict. It must end by the position ``limit``
+    (None: no limit). May switch greenlets.
     """
     found: dict = {}
     text.expect("{")
@@ -243,8 +243,8 @@ def _limit_of(text, limit):
 
 
 def _value(text, limit):
-    """Parse the next value, in parts if longer than GLANCE. Raises ValueError, TooLong. May switch
-    greenlets.
+    """Parse and return the next value, in parts if it is longer than GLANCE. Raises ValueError, TooLong. May
+    switch greenlets.
     """
     text.give_way()
     mark = text.peek()

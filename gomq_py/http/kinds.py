@@ -22,6 +22,7 @@ class Kind:
         now(row)         returns the row in its present state, or None if it is deleted
         numbers(rows)    returns a list of the rows' ids, each valid while the row exists. ``numbers`` is
                          None if rows are made for each request
+        facts            {JSON field: function that reads it from a row}, for fields that are read quickly
     """
 
     __slots__ = ("build", "name_of", "now", "numbers", "facts")
@@ -34,7 +35,7 @@ class Kind:
         self.facts = facts or {}
 
     def fact(self, field):
-        """Return a function that reads a JSON field, such as ``message_stats.publish``, of a row."""
+        """Return a function that reads a JSON field, such as ``message_stats.publish``, from a row."""
         found = self.facts.get(field)
         if found is not None:
             return found
@@ -43,7 +44,7 @@ class Kind:
 
 
 def _kept(value):
-    """Return a field's value for the index: a number or None unchanged, otherwise a short text."""
+    """Return a field's value as the index keeps it: a number or None unchanged, otherwise a short text."""
     return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 
@@ -126,8 +127,8 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """Return {field: function that reads a counter's rate from an entity}, for counters of ``group`` from
-    ``first`` on. Field names begin with ``prefix``. Reading a rate counts as a look (http.rates).
+    """Return {field: function that reads a counter's rate from an entity} for the counters of ``group`` from
+    index ``first`` on. Field names begin with ``prefix``. Reading a rate counts as a look (http.rates).
     """
     def rate(index):
         return lambda thing: curves.view(group, thing).details(index)["rate"]

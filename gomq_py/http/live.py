@@ -26,7 +26,7 @@ RETRY_MS = 2000
 
 
 class Viewer:
-    """The user of an event stream, copied from Flask's ``g``, which is gone once the stream runs."""
+    """The user and login of an event stream, copied from Flask's ``g``, which ends before the stream."""
 
     def __init__(self):
         self.user, self.tags = g.user, g.tags
@@ -47,8 +47,8 @@ def is_wanted():
 def answer(source, tell):
     """Return a response that streams events. Raises Unavailable if there are too many streams.
 
-    ``source`` is the Waker of the stream. ``tell()`` returns a list of the events since the call before, each
-    (name or None, number or None, value). If ``tell()`` returns None, the stream ends.
+    ``source`` is the Waker of the stream. ``tell()`` returns the events since its last call, a list of
+    (event's name or None, event's id or None, JSON value). If ``tell()`` returns None, the stream ends.
     """
     viewer, followers = Viewer(), request.environ.get("gomq.followers")
     event = Event()

@@ -49,7 +49,7 @@ class LoginCounts:
 
 
 class LocalOperator(User):
-    """The user of the control socket, who may do everything and is in no list of users."""
+    """The user of the control socket, who may do everything and is not in the list of users."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class LocalOperator(User):
 
 
 def reach(user):
-    """Return a set of the user's tags and of the tags that these include."""
+    """Return a set of the user's tags and of the tags that these imply."""
     reached = set()
     for tag in user.tags:
         reached |= IMPLIED.get(tag, frozenset({tag}))
@@ -69,8 +69,8 @@ def reach(user):
 
 
 def authenticate():
-    """Return the user of this request. Raises ForeignPage, LoginFailed, NotAuthorised, Throttled. May switch
-    greenlets.
+    """Check the request's login, and return its User. Raises ForeignPage, LoginFailed, NotAuthorised,
+    Throttled. May switch greenlets.
     """
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
@@ -80,12 +80,12 @@ def authenticate():
 
 
 def sessions():
-    """Return the management API's Sessions, which are logins by cookie."""
+    """Return this Flask app's Sessions, the logins by cookie."""
     return current_app.extensions["gomq.sessions"]
 
 
 def _by_session(number):
-    """Return the user of the session of this number. Set ``g.session``. Raises ForeignPage, SessionEnded."""
+    """Return the User of the session of this number. Set ``g.session``. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
     session = sessions().find(number)
     # A token's user is not a local user, whatever its name.
@@ -108,8 +108,8 @@ def basic(name, password):
 
 
 def by_password(given):
-    """Return the user of an Authorization header. Raises NotAuthorised, LoginFailed, Throttled. May switch
-    greenlets.
+    """Check and count the login in an Authorization header (None if missing), and return its User. Raises
+    NotAuthorised, LoginFailed, Throttled. May switch greenlets.
     """
     counts = current_app.extensions["gomq.logins"]
     address = _address()
@@ -130,8 +130,8 @@ def by_password(given):
 
 
 def _login(logins, given, address):
-    """Return the user of an Authorization header, Basic or Bearer. May switch greenlets. The password of
-    Basic may be a token. Raises LoginRefused, LoginFailed.
+    """Return the User of an Authorization header, Basic or Bearer. The password of Basic may be a token.
+    Raises LoginRefused, LoginFailed. May switch greenlets.
     """
     if given is not None and given.type == "basic" and given.username is not None:
         return logins.login(given.username, given.password or "", address)
@@ -183,7 +183,7 @@ def _actor():
 
 
 def check_login():
-    """Check after a wait that the request's login is still valid. Raises LoginFailed, SessionEnded."""
+    """Check that the request's login is still valid after a wait. Raises LoginFailed, SessionEnded."""
     # Meanwhile the user may have been deleted or have got another password or other tags, the token may have
     # expired, or the page may have logged out.
     if g.session is not None and not sessions().is_good(g.session):
@@ -193,13 +193,15 @@ def check_login():
 
 
 def require_tag(tag):
-    """Raise NotAuthorised unless the user's tags include ``tag``. ANYBODY is always allowed."""
+    """Raise NotAuthorised unless the user's tags include ``tag``. ANYBODY means that no tag is needed."""
     if tag != ANYBODY and tag not in g.tags:
         raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
 
 
 def set_by():
-    """The author of a parameter that this request sets, for ``Parameters.set``. None for a token's user."""
+    """Return the author of a parameter that this request sets, for ``Parameters.set``: a user's name,
+    OPERATOR at the control socket, None for the user of a token.
+    """
     # A token's user is not a local user, whatever its name.
     if isinstance(g.user, LocalOperator):
         return OPERATOR
@@ -212,15 +214,15 @@ def sees_vhost(name):
 
 
 def user_sees_vhost(user, tags, name):
-    """Return whether a user with these tags has a permission in the vhost, or the tag monitoring."""
+    """Return whether this user has a permission in the vhost, or ``tags`` include monitoring."""
     return MONITORING in tags or may_enter(user, name)
 
 
 # sign-on at the issuer of tokens
 
 def sign_on_settings(given):
-    """Return the settings that a web page needs for a login at the token issuer ([oauth]), for /api/auth.
-    None if tokens are not accepted, or no client id or usable issuer is configured.
+    """Return the settings with which a web page logs users in at the token issuer ([oauth]), a dict for
+    /api/auth. None if tokens are not accepted, or no client id or usable issuer is configured.
     """
     # The page asks the issuer for a code (OAuth 2.0, RFC 6749 §4.1, with PKCE, RFC 7636) and exchanges it for
     # a token itself; the broker sees only the token, as from any client. A client id is no secret.
@@ -236,7 +238,7 @@ def sign_on_settings(given):
 
 
 def issuer_origins(given):
-    """Return a tuple of the token issuer's origin; empty if a Content-Security-Policy cannot name it."""
+    """Return a tuple with the token issuer's origin; empty if a Content-Security-Policy cannot contain it."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port
@@ -249,7 +251,7 @@ def issuer_origins(given):
 
 
 def policy_with_issuer(policy, given):
-    """Return the Content-Security-Policy ``policy``; with sign-on, pages may also reach the issuer."""
+    """Return the Content-Security-Policy ``policy``; with sign-on, pages may also connect to the issuer."""
     if sign_on_settings(given) is None:
         return policy
     return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *issuer_origins(given))))

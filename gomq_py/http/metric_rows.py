@@ -1,8 +1,8 @@
 """Tables of counters of queues, channels and connections: RabbitMQ's names, and functions that read the
 counters.
 
-A row of gauges of queues has four items: name, help, a function that reads a queue, a function that reads
-the sums over all queues (a namespace of sums.QUEUE_SUMS).
+A row of gauges of queues has four items: name, help, a function that reads a queue, a function that reads the
+sums over all queues (a namespace of sums.QUEUE_SUMS). Other rows have one function.
 """
 
 # rows of gauges, by RabbitMQ's family

@@ -2,7 +2,7 @@
 
 Methods yield metric families for ``exposition.rendered``; each family of RabbitMQ's /metrics/detailed has its
 own method. Nothing is kept between scrapes. Series per object are made lazily, and sums over many objects in
-slices.
+slices. A method's ``vhosts`` are the names of the wanted vhosts, None for all.
 """
 import resource
 import sys
@@ -31,10 +31,10 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families of a node's present state. ``endpoint`` is the label of that name in identity_info."""
+    """Makes the metric families of a node. ``endpoint`` is the value of the label ``rabbitmq_endpoint``."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
-        """``inner`` follows the prefix in all names but those of identity, build and ``cluster_...``."""
+        """Names begin with ``prefix`` and ``inner``; identity, build and ``cluster_...`` lack ``inner``."""
         self._node = node
         self._outer = prefix
         self._prefix = prefix + inner
@@ -43,7 +43,7 @@ class Families:
     # the broker
 
     def identity(self, _vhosts=None):
-        """Yield identity and versions, by whose labels dashboards join all other families."""
+        """Yield the node's identity and versions, with whose labels dashboards join all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
@@ -61,7 +61,7 @@ class Families:
             yield self._counter(name, text, churn[counter])
 
     def node_coarse(self, _vhosts=None):
-        """Yield the process's memory, descriptors, connections and CPU time, and the free disk space."""
+        """Yield the process's memory, file descriptors, connections and CPU time, and the free disk space."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", resources.descriptor_count())
         yield self._gauge(
@@ -115,7 +115,7 @@ class Families:
     # totals
 
     def totals(self):
-        """Yield all families of queues, channels and connections, summed over all objects. May switch
+        """Yield the families of queues, channels and connections, summed over all objects. May switch
         greenlets.
         """
         by_type, exchanges, channels = self._summed()
@@ -139,8 +139,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """Yield RabbitMQ's counters by protocol. May switch greenlets. The arguments are the parts of
-        ``_summed()``, which is called if they are missing.
+        """Yield RabbitMQ's counters by protocol. The arguments are the three parts of ``_summed()``, which is
+        called if they are missing. May switch greenlets.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -210,8 +210,8 @@ class Families:
         )
 
     def _summed(self):
-        """Return ({type: sums of queues}, sums of exchanges, sums of channels) with deleted vhosts. May
-        switch greenlets.
+        """Return ({type: sums of queues}, sums of exchanges, sums of channels), as the module ``sums`` makes
+        them, including deleted vhosts. May switch greenlets.
         """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
@@ -241,11 +241,11 @@ class Families:
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):
-        """Yield each queue's deliveries, under RabbitMQ's names for channels."""
+        """Yield each queue's counters of deliveries, with names that begin with ``channel_``."""
         return self._queue_counters("channel", vhosts)
 
     def queue_delivery(self, vhosts=None):
-        """Yield each queue's deliveries, under RabbitMQ 4's names for queues."""
+        """Yield each queue's counters of deliveries, with RabbitMQ 4's names that begin with ``queue_``."""
         return self._queue_counters("queue", vhosts)
 
     def queue_published(self, vhosts=None):
@@ -254,7 +254,7 @@ class Families:
             (((queue.vhost, queue.name), queue.published) for queue in self._queues(vhosts)))
 
     def channel_exchange(self, vhosts=None):
-        """Yield publishes per exchange and confirms per channel, under RabbitMQ's names for channels."""
+        """Yield publishes per exchange and confirms per channel, with names that begin with ``channel_``."""
         yield from self._exchange_counters("channel_messages", vhosts)
         yield self._series(
             Counter, "channel_messages_confirmed", "Messages confirmed to publishers", ("channel", "vhost"), (
@@ -262,7 +262,7 @@ class Families:
                 for channel, one in self._channels(vhosts) if channel.published))
 
     def exchanges(self, vhosts=None):
-        """Yield each exchange's published messages and copies routed to queues, under RabbitMQ 4's names."""
+        """Yield each exchange's counts of published and of routed messages, under RabbitMQ 4's names."""
         yield from self._exchange_counters("exchange_messages", vhosts)
         yield self._series(
             Counter, "exchange_messages_routed", "Copies routed to queues", EXCHANGE,
@@ -287,19 +287,19 @@ class Families:
                 ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels))
 
     def vhost_status(self, vhosts=None):
-        """Yield the sample 1 for each vhost, because all vhosts run."""
+        """Yield a family with the sample 1 for each vhost, because all vhosts run."""
         names = sorted(vhost.name for vhost in self._wanted(vhosts))
         yield (
             Gauge(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)),
             (((name,), 1) for name in names))
 
     def exchange_bindings(self, vhosts=None):
-        """Yield each exchange's number of bindings, without the default exchange."""
+        """Yield the number of bindings of each exchange except the default one."""
         yield self._of_exchanges(
             "bindings", "Bindings of the exchange", vhosts, lambda one: one.binding_count)
 
     def exchange_names(self, vhosts=None):
-        """Yield the sample 1 for each exchange, without the default exchange."""
+        """Yield a family with the sample 1 for each exchange except the default one."""
         yield self._of_exchanges("name", "Every exchange there is", vhosts, lambda _: 1)
 
     def _of_exchanges(self, name, text, vhosts, value):
@@ -326,7 +326,7 @@ class Families:
                 ((one.vhost, one.name), value(one.state)) for one in exchanges))
 
     def _series(self, kind, name, text, labels, samples):
-        """A family with a series per object. ``samples`` yields (label values, value) of each object."""
+        """Return (family, samples) for one series per object. ``samples`` yields (label values, value)."""
         return kind(self._prefix + name, text, labels=labels), samples
 
     def _queues(self, vhosts):

@@ -1,4 +1,4 @@
-"""Tells from a request's headers whether the host is this machine, and the page is the broker's own."""
+"""Tells from a request's headers whether its host is this machine, and whether a page is the broker's own."""
 import socket
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -7,7 +7,7 @@ from gomq_py.auth.users import is_loopback
 
 
 def login_address(address, host, base_url):
-    """Return the address to which a login is attributed, normally ``address``. If the Host header (``host``)
+    """Return the address to which a login is attributed, normally ``address``. If the header Host (``host``)
     of a local connection names another machine, return a text that does not count as a local address.
     """
     # A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
@@ -35,7 +35,7 @@ def _names_this_machine(host, base_url):
 
 
 def is_of(origin, host):
-    """Return True if ``origin`` (a URL) has the host ``host``. Schemes may differ: a proxy may end TLS."""
+    """Return True if the URL ``origin`` has this host and port. Schemes may differ: a proxy may end TLS."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:

@@ -65,7 +65,7 @@ LAG = ("lag", GaugeMetricFamily, "lag", "Messages that are ready at the source, 
 
 
 class OwnFamilies:
-    """Metric families of a node's present state, in the form for ``exposition.rendered``."""
+    """Makes the metric families that RabbitMQ lacks, in the form for ``exposition.rendered``."""
 
     def __init__(self, node):
         self._node = node
@@ -96,7 +96,7 @@ class OwnFamilies:
         )
 
     def sync(self, _vhosts=None):
-        """Yield the histogram of durations of flushes, which confirms wait for."""
+        """Yield the histogram of the durations of flushes, for which confirms wait."""
         taken = self._node.broker.durability.disk.sync_seconds
         family = HistogramMetricFamily(
             f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one"
@@ -105,8 +105,8 @@ class OwnFamilies:
         yield family
 
     def damage(self, _vhosts=None):
-        """Yield the number of damaged messages on disk, and of files kept for an operator. May switch
-        greenlets.
+        """Yield the number of damaged messages on disk, and the number of files kept for an operator. May
+        switch greenlets.
         """
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
         yield _counter(
@@ -127,8 +127,8 @@ class OwnFamilies:
         return family
 
     def mqtt(self):
-        """Yield MQTT clients, sessions, subscriptions, retained messages and dropped messages. May switch
-        greenlets.
+        """Yield the numbers of MQTT clients, sessions, subscriptions, retained messages and dropped messages.
+        May switch greenlets.
         """
         connected = Counter(
             one.protocol for one in paced(self._node.clients.all(), LOOK) if one.door == "mqtt")
@@ -174,8 +174,8 @@ class OwnFamilies:
             (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
-        """Yield for each queue a cumulative histogram: messages by the number of times they came back. Queues
-        without returned messages are left out.
+        """Yield for each queue a cumulative histogram of its messages by the number of times they came back.
+        Queues without returned messages are left out.
         """
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield _series(
@@ -248,12 +248,12 @@ class OwnFamilies:
                 yield (one.vhost, one.name), one.delayed_store.schedules
 
     def _movers(self):
-        """Return all objects that can set messages aside: queues, and the stores of delayed exchanges."""
+        """Return all objects that may set messages aside: queues, and the stores of delayed exchanges."""
         return self._queues() + [one.delayed_store for one in self._delayed()]
 
     def oldest_unacked(self):
-        """Return {queue: delivery time of its oldest unacknowledged message}, in Unix seconds. May switch
-        greenlets. Searches at most LOOKED_AT messages per channel.
+        """Return {queue: Unix seconds of the delivery of its oldest unacknowledged message}. Searches at most
+        LOOKED_AT messages per channel. May switch greenlets.
         """
         oldest = {}
         for connection in paced(self._node.clients.all()):
@@ -269,7 +269,7 @@ class OwnFamilies:
 
 
 class LinkFamilies:
-    """Yields metric families of shovels and federation links, in the form for ``exposition.rendered``. No
+    """Makes the metric families of shovels and federation links, in the form for ``exposition.rendered``. No
     label contains a URI or an error text. ``vhosts`` are the names of the wanted vhosts, None for all.
     """
 
@@ -333,7 +333,7 @@ def _families(kind, labels, described, state, table):
 
 
 def loop_lag_s():
-    """Return the event loop's latency in seconds: the slowest of a few rounds. May switch greenlets."""
+    """Return the event loop's latency in seconds: the longest of LAG_SAMPLES turns. May switch greenlets."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

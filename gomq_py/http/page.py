@@ -23,7 +23,9 @@ _files: dict[str, "_File"] = {}
 
 
 class _File:
-    """A file's content. ``stamp``: the file's time and size when read; ``packed``: the content as gzip."""
+    """A file's content, as it is and as gzip (``packed``). ``stamp`` is the file's time and size when it was
+    read; ``tag`` is for the ETag.
+    """
 
     __slots__ = ("stamp", "octets", "packed", "tag", "content_type")
 

@@ -20,7 +20,9 @@ MAX_PAGE_SIZE = 500
 
 
 def listing(rows, kind=JSON):
-    """Answer a list request: ``rows`` filtered, sorted, paged. Raises BadRequest. May switch greenlets."""
+    """Return the response to a list request: ``rows`` filtered, sorted and paged as the query asks. Raises
+    BadRequest. May switch greenlets.
+    """
     # JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are
     # left out. Facts for filters and sorting are read once in a statistics interval for all requests
     # (``index``).
@@ -46,7 +48,9 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """Return (number of rows, JSON of the rows as a list of bytes). Works in slices. May switch greenlets."""
+    """Return (number of rows, their JSON as a list of bytes objects) for the rows at the indexes ``places``.
+    Works in slices. May switch greenlets.
+    """
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
     with_histories(len(places))  # from here on: a sort by a rate reads all rows
@@ -76,8 +80,8 @@ def _page(query):
 
 
 def _places(rows, query):
-    """Return the indexes of the rows that match the query's ``name``, in the query's order. May switch
-    greenlets.
+    """Return the indexes of the rows that match the query's ``name``, in the order of the query's ``sort``.
+    May switch greenlets.
     """
     field, wanted = query.get("sort"), query.get("name")
     places: Any = range(len(rows.all))
@@ -100,8 +104,8 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """Return a list: for each row, whether its name contains or matches ``wanted``. Raises BadRequest. May
-    switch greenlets.
+    """Return a list of bools: whether each row's name contains ``wanted`` or, if ``is_pattern``, matches it.
+    Raises BadRequest. May switch greenlets.
     """
     name_of = rows.kind.name_of
     if is_pattern:

@@ -59,7 +59,7 @@ class Group:
 
 
 class View:
-    """The values of one entity's counters, and their ``*_details`` (rate, samples) in RabbitMQ's form."""
+    """The values of one entity's counters, and their rates and samples in RabbitMQ's form (``*_details``)."""
 
     __slots__ = ("group", "values", "_rates", "_history", "_windows")
 
@@ -71,7 +71,9 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Put counters ``first`` to ``last`` (exclusive), with details, in the dict ``shape``; return it."""
+        """Put the counters from index ``first`` to ``last`` (exclusive), with details, into the dict
+        ``shape``; return it.
+        """
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -90,7 +92,7 @@ class View:
 
 
 class Rates:
-    """Keeps rates and histories of one broker: a sample every ``interval_s``, the last ``samples_max``."""
+    """Keeps rates and histories of one broker: ``samples_max`` samples at most, ``interval_s`` apart."""
 
     def __init__(
         self, interval_s=5.0, samples_max=120, now_s=time.monotonic, unix_s=time.time, spawn=gevent.spawn
@@ -141,7 +143,7 @@ class Rates:
         return History(len(group.names), self._samples_max, is_long)
 
     def forget(self):
-        """Drop all rates and histories. Sampling ends with the next round."""
+        """Drop all rates and histories. The sampling greenlet ends after its next round."""
         for looks in self._looks.values():
             looks.clear()  # each look refers to its holder
         self._looks.clear()
@@ -149,9 +151,7 @@ class Rates:
         self._recorded.clear()
 
     def close(self):
-        """Stop the sampling greenlet, which keeps the broker in memory, and drop everything. May switch
-        greenlets.
-        """
+        """Stop the sampling greenlet, which refers to the broker. Drop everything. May switch greenlets."""
         self.forget()
         if self._keeper is not None:
             gevent.kill(self._keeper)
@@ -257,8 +257,8 @@ class Rates:
 
 
 def _reference(thing, gone=None):
-    """Return a weak reference to ``thing``, or a _Strong if a weak reference is impossible. When the thing
-    ends, the weak reference calls ``gone(reference)``. If called after the end, the reference returns None.
+    """Return a weak reference to ``thing``; a _Strong if that is impossible. When the thing is freed, the
+    weak reference calls ``gone(reference)``, and afterwards returns None when called.
     """
     # A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     try:
@@ -303,7 +303,7 @@ class _Look:
 
 
 class _Looks(dict):
-    """The last readings of one group, {reference of an entity: _Look}. Drops a _Look when its entity ends."""
+    """The last readings of one group, {reference of an entity: _Look}. A _Look is dropped with its entity."""
 
     __slots__ = ()
 
@@ -322,7 +322,7 @@ class _Looks(dict):
 
 
 class History:
-    """Past values of one entity's counters. Has the last ``samples_max`` samples; if recorded, ten minutes of
+    """Past values of one entity's counters: the last ``samples_max`` samples; if recorded, ten minutes of
     samples RECORD_INTERVAL_S apart; if ``is_long``, a day of samples LONG_INTERVAL_S apart.
     """
 
@@ -342,7 +342,7 @@ class History:
             self.add_long(unix_s, values)
 
     def record(self, unix_s, values):
-        """Add a sample to the history of ten minutes and, if a sample is due, to the day's history."""
+        """Add a sample to the ten minutes' samples and, if one is due, to the day's."""
         if self._recorded is None:
             self._recorded = Ring(len(values), int(RECORD_S / RECORD_INTERVAL_S))
         self._recorded.add(unix_s, values)
@@ -350,7 +350,7 @@ class History:
             self.add_long(unix_s, values)
 
     def pause(self):
-        """Drop the samples taken because a client looked. Samples of the ten minutes and the day stay."""
+        """Drop the samples taken for clients that looked. The ten minutes' and the day's samples stay."""
         self._samples.clear()
 
     def is_long_due(self, unix_s):
@@ -363,7 +363,7 @@ class History:
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Drop the samples from before a pause, and add a sample. Recorded samples and the day's stay."""
+        """Drop the samples from before a pause, and add one. The ten minutes' and the day's samples stay."""
         # Curves would prefer these to the day's samples.
         self.pause()
         self.add(unix_s, values)
@@ -427,7 +427,7 @@ class Ring:
         self._next = (self._next + 1) % self._samples_max
 
     def newest_first(self, index):
-        """Yield (Unix seconds, value) of the counter at ``index``, newest first."""
+        """Yield (Unix seconds, value) of the counter at ``index``, the newest first."""
         count = len(self._ring) // self._width
         for back in range(1, count + 1):
             start = (

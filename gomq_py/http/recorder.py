@@ -1,5 +1,5 @@
-"""Samples the counters of the broker, its vhosts and its busy queues from the start on. So the web page shows
-the last ten minutes as soon as it is opened.
+"""Samples the counters of the broker, its vhosts and its busy queues from the start on, so that the web page
+can show the last ten minutes as soon as it is opened.
 
 A round every half a minute gives the counters to ``Rates``, which keeps them. A round works in slices.
 """
@@ -31,7 +31,7 @@ _counters = attrgetter(*QUEUE_COUNTERS)
 
 
 class Recorder:
-    """Records one broker's counters in ``rates``. ``spawn`` starts the greenlet."""
+    """Records one broker's counters in ``rates``, a Rates. ``spawn`` starts the greenlet."""
 
     def __init__(self, rates, node, spawn=gevent.spawn):
         self._rates = rates

@@ -54,7 +54,7 @@ class _LogSink:
 
 
 class _HeadRefused(ValueError):
-    """A request's head is refused with the HTTP ``status``, which is None if the client is gone."""
+    """A request's head is refused with the HTTP ``status``; without an answer if that is None."""
 
     def __init__(self, status=None):
         super().__init__(status)
@@ -62,7 +62,7 @@ class _HeadRefused(ValueError):
 
 
 class _Incoming(io.RawIOBase):
-    """Receives from a client for a buffered reader; limits each part of a request in bytes and time."""
+    """Receives from a client, for a buffered reader; limits each part of a request in bytes and time."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -108,7 +108,7 @@ class _Incoming(io.RawIOBase):
         return count
 
     def hand_over(self):
-        """Let further reads return only bytes received already. The caller then owns the socket."""
+        """Let further reads return only bytes already received. The caller owns the socket from now on."""
         self._handed_over = True
 
     def _idle(self, count):
@@ -157,10 +157,12 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. An unread rest is discarded; if it is long, the connection is closed."""
+    """A request's body for WSGI. Bytes that the app does not read are discarded; if there are too many, the
+    connection is closed.
+    """
 
     def __init__(self, handler, asked, most):
-        """``asked`` is pywsgi's Input, which sends a 100-continue. ``most``: most bytes to discard."""
+        """``asked`` is pywsgi's Input, which sends a 100-continue. At most ``most`` bytes are discarded."""
         self._handler = handler
         self._asked = asked
         before = asked._send_100_continue
@@ -193,7 +195,7 @@ class _Body:
         return taken
 
     def _discard(self):
-        """Discard the rest of the body. Called by pywsgi. May switch greenlets."""
+        """Discard the bytes that the app has not read. Called by pywsgi. May switch greenlets."""
         handler = self._handler
         # A client that got no 100-continue may not send the body at all.
         unasked = (
@@ -227,7 +229,7 @@ class ManagementHandler(WSGIHandler):
             rfile=io.BufferedReader(self._incoming, BUFFER_OCTETS))
 
     def handle(self):
-        """Serve the client until it disconnects. May switch greenlets."""
+        """Serve the client until it disconnects or gets a WebSocket. May switch greenlets."""
         try:
             super().handle()
         finally:
@@ -240,15 +242,15 @@ class ManagementHandler(WSGIHandler):
         return super().handle_one_request()
 
     def MessageClass(self, *args):
-        """Read a request's header fields, for pywsgi. Raises MalformedHead, HTTPException. May switch
-        greenlets.
+        """Read, check and return a request's header fields, for pywsgi. Raises MalformedHead, HTTPException.
+        May switch greenlets.
         """
         fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
         heads.check_framing(fields, self.request_version)
         return fields
 
     def _connection_upgrade_requested(self):
-        """Return False, or pywsgi would pass the socket as body. ``handle_one_response`` upgrades."""
+        """Return False: otherwise pywsgi would pass the socket as body. ``handle_one_response`` upgrades."""
         return False
 
     def handle_one_response(self):
@@ -354,7 +356,7 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """pywsgi's server. Its Clients decides who may connect, and is told when a client has left."""
+    """pywsgi's server. Its Clients limits who may connect, and is told when a client has left."""
 
     # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
     # for a connection that does not exist.
@@ -396,7 +398,9 @@ class _Server(WSGIServer):
             connection.close()
 
     def _is_own(self, client):
-        """Return whether this node must serve a client. Raises OSError. May switch greenlets."""
+        """Return whether this node must serve a client, by its first request. Raises OSError. May switch
+        greenlets.
+        """
         self.clients.allow(client, self._settings.http_request_timeout)
         with self.clients.waiting(client):
             is_own = self._forward.is_own(client.connection)
@@ -441,9 +445,9 @@ class ManagementServer:
         ``tls`` is an ssl.SSLContext, any object with its method ``wrap_socket``, or None. ``upgrades`` turns
         connections into WebSockets, or is None.
 
-        ``forward``, or None, passes clients on to another node. ``is_own(connection)`` waits for a client's
-        first bytes, and returns whether this node must serve the client. If not, ``until_end(connection,
-        address)`` passes the client on.
+        ``forward``, or None, passes clients on to another node. ``forward.is_own(connection)`` waits for a
+        client's first bytes, and returns whether this node must serve the client. If not,
+        ``forward.until_end(connection, address)`` passes the client on.
         """
         self._server = _Server(listening, app, tls, settings, upgrades, forward)
         self.address = listening.getsockname()
@@ -456,11 +460,13 @@ class ManagementServer:
         self._server.start()
 
     def has_room(self):
-        """Return whether a client that another node has accepted may be served. True before ``start()``."""
+        """Return whether a client that another node has accepted can be served. True before ``start()``."""
         return not self._server.started or not self._server.full()
 
     def adopt(self, family, descriptor, address):
-        """Serve a client that another node has accepted. ``descriptor``: the socket's file descriptor."""
+        """Serve a client that another node has accepted. ``descriptor`` is the socket's file descriptor,
+        ``family`` its address family. If this server is not started, the connection is closed.
+        """
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):

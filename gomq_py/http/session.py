@@ -34,7 +34,7 @@ NUMBER_OCTETS = 32
 
 
 class LoginSession:
-    """The session of a logged-in page. ``digest`` is the hash of the number in the cookie."""
+    """The session of a logged-in user. ``digest`` is the hash of the number in the cookie."""
 
     __slots__ = ("digest", "user", "proof", "begun_s", "used_s")
 
@@ -58,7 +58,7 @@ class Sessions:
         return len(self._sessions)
 
     def begin(self, user):
-        """Start a user's session. Return (session number, LoginSession). Only the cookie has the number."""
+        """Start a user's session. Return (session number for the cookie, LoginSession)."""
         number = _text(os.urandom(NUMBER_OCTETS))
         session = LoginSession(_digest(number), user, self._now_s())
         self._sessions[session.digest] = session
@@ -70,7 +70,7 @@ class Sessions:
         return number, session
 
     def find(self, number):
-        """The valid LoginSession with this number, or None. The call counts as a use of the session."""
+        """Return the valid LoginSession with this number, or None. This counts as a use of the session."""
         session = self._sessions.get(_digest(number))
         if session is None:
             return None
@@ -82,7 +82,7 @@ class Sessions:
         return session
 
     def is_good(self, session):
-        """Return whether the session exists, has time left and has a valid login."""
+        """Return whether the session exists, has time left, and its login is still valid."""
         is_there = self._sessions.get(session.digest) is session
         return is_there and self.seconds_left(session) > 0 and session.proof.is_good(self._unix_s())
 
@@ -99,7 +99,7 @@ class Sessions:
         self._sessions.pop(_digest(number), None)
 
     def token(self, number):
-        """Return the token of the session with this number, for requests that change something."""
+        """Return the CSRF token of the session with this number, for requests that change something."""
         return _text(hmac.digest(self._key, number.encode("utf-8", "replace"), "sha256"))
 
 
@@ -133,7 +133,7 @@ def cookie_name():
 
 
 def set_cookie(response, number):
-    """Set the session cookie in the response. ``number`` is the session's number."""
+    """Set the session cookie in the response, with the session's ``number``."""
     response.set_cookie(
         cookie_name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True,
         samesite="Strict",

@@ -31,7 +31,7 @@ _GONE = (OSError, ValueError, AttributeError)
 
 
 def vhost(one):
-    """Return a vhost as JSON, with sums over its queues. May switch greenlets."""
+    """Return a vhost as JSON, with the sums of its counters. May switch greenlets."""
     view = curves.view(statistics.VHOST, (one, node()))
     shape = {
         "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(),
@@ -45,7 +45,7 @@ def vhost(one):
 
 
 def user(one):
-    """Return a user as JSON, with the password's hash in the form for definitions."""
+    """Return a user as JSON, with the password's hash, as definitions have it."""
     return {
         "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
         "tags": list(one.tags), "limits": dict(one.limits),
@@ -97,8 +97,8 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """Return JSON fields with the number of messages that could not be moved and were set aside, and the
-    reasons. ``aside`` has both (``count``, ``reasons``); None means no messages.
+    """Return the JSON fields about messages set aside because they could not be moved. ``aside`` has their
+    number (``count``) and ``reasons``, a mapping of reason to number; None means no messages.
     """
     return {
         "messages_set_aside": aside.count if aside else 0,
@@ -117,7 +117,7 @@ def in_force(one):
 
 
 def queue_kind(one):
-    """Return ``classic``, ``quorum`` or ``stream``. Queues of MQTT sessions are classic."""
+    """Return ``classic``, ``quorum`` or ``stream``. The queues of MQTT sessions count as classic."""
     return one.type if one.type in (QUORUM, STREAM) else CLASSIC
 
 
@@ -181,7 +181,7 @@ def queue(one):
 
 
 def queue_state(one):
-    """Return ``running``, ``paused``, or ``stopped`` after a fault of its store."""
+    """Return a queue's state: ``running``, ``paused``, or ``stopped`` after a fault of its store."""
     if one.closed:
         return "stopped"
     return "paused" if one.paused else "running"
@@ -200,7 +200,7 @@ def exclusive_tag(one):
 
 
 def active_tag(one):
-    """Return the tag of a queue's single active consumer; None if all consumers get messages."""
+    """Return the tag of a queue's single active consumer; None if it has none, or if all are active."""
     consumers = consumers_of(one)
     return consumers[0].tag if consumers and one.single_active else None
 
@@ -215,7 +215,7 @@ def owner(one):
 
 
 def consumer(one, connection):
-    """Return a consumer as JSON. ``connection`` is the consumer's connection."""
+    """Return a consumer as JSON. ``connection`` is the connection of its channel."""
     channel = one.channel
     return {
         "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost},
@@ -355,12 +355,14 @@ def content_shown(message, encoding, most):
 
 
 def peer_of(one):
-    """Return (host, port) of a client. Behind a proxy these are what the proxy announces."""
+    """Return (host, port) of a client. Behind a proxy they are those that the proxy announces."""
     return one.peer_host, one.peer_port
 
 
 def address_of(ask):
-    """Return (host, port) from a socket's method ``ask``; ("", 0) for a unix socket or a closed socket."""
+    """Return (host, port) from ``ask``, a socket's bound method such as ``getsockname``; ("", 0) for a unix
+    socket or a closed socket.
+    """
     try:
         address = ask()
     except OSError:
@@ -380,7 +382,7 @@ def tls_of(socket):
 
 
 def peer_certificate(socket):
-    """Return a client's verified certificate as JSON. All fields are None if there is no certificate."""
+    """Return JSON fields about a client's verified certificate. All are None if there is no certificate."""
     try:
         certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     except _GONE:
@@ -410,7 +412,7 @@ def listeners():
 
 
 def contexts():
-    """Return a list of the management listeners, in RabbitMQ's form for web servers."""
+    """Return a list of the HTTP and HTTPS listeners, in RabbitMQ's form for web servers."""
     return [
         {
             "node": one["node"], "description": "Management", "path": "/", "cowboy_opts": "[]",

@@ -35,7 +35,7 @@ _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def queue_stats(counters):
-    """Return the values of QUEUE_STATS, computed from ``counters``, the values of QUEUE_COUNTERS."""
+    """Return a tuple of the QUEUE_STATS, computed from ``counters``, the values of QUEUE_COUNTERS."""
     published, delivered, auto_delivered, got, auto_got, got_none, acked, requeued = counters
     no_ack = auto_delivered - auto_got
     return (
@@ -70,8 +70,8 @@ def octets_of(connection):
 
 
 def vhost_values(thing):
-    """Return a tuple of the values of one vhost's counters. ``thing`` is (vhost, node). May switch
-    greenlets.
+    """Return a tuple of the values of one vhost's counters, in the order of ``VHOST.names``. ``thing`` is
+    (vhost, node). May switch greenlets.
     """
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
@@ -91,8 +91,8 @@ def vhost_values(thing):
 
 
 def _whole(thing):
-    """Return the sums of VHOST's counters. ``thing`` is (vhosts, node). If ``vhosts`` is None, the sums are
-    over all vhosts, even deleted vhosts. May switch greenlets.
+    """Return a tuple of the sums of VHOST's counters. ``thing`` is (vhosts, node). If ``vhosts`` is None, the
+    sums are over all vhosts, including deleted ones. May switch greenlets.
     """
     vhosts, node_ = thing
     if vhosts is not None:
@@ -102,7 +102,7 @@ def _whole(thing):
 
 
 def whole_values(broker, values):
-    """Return the sums of VHOST's counters over deleted vhosts and ``values``, one tuple per present vhost."""
+    """Return VHOST's counters, summed over deleted vhosts and ``values``, a tuple for each present vhost."""
     gone = broker.totals
     queues = sums.over_types(sums.of_gone_queues(gone))
     counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])

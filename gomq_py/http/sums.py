@@ -1,4 +1,4 @@
-"""Sums counters over the queues, exchanges and channels of a vhost, including deleted ones.
+"""Sums counters over the queues, exchanges and channels of a vhost, including those that are gone.
 
 Used by statistics and metrics. Works in slices, so that ten thousand queues delay no message.
 """
@@ -25,7 +25,7 @@ _channel_counters = attrgetter(*CHANNEL_COUNTERS)
 
 
 def of_queue(queue):
-    """Return the values of QUEUE_SUMS for one queue."""
+    """Return a tuple of the values of QUEUE_SUMS for one queue."""
     ready, unacked, store = queue.ready_count, queue.unacked_count, queue.store
     ready_octets, unacked_octets = (store.ready_bytes, store.unacked_bytes) if store is not None else (0, 0)
     persistent, persistent_octets = (
@@ -38,8 +38,8 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """Return {type of queue: values of QUEUE_SUMS} of a vhost. May switch greenlets. The MQTT type includes
-    messages delivered to these ``connections`` without a queue.
+    """Return {type of queue: list of the values of QUEUE_SUMS} of a vhost. The type MQTT includes messages
+    delivered to these ``connections`` without a queue. May switch greenlets.
     """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
@@ -51,12 +51,12 @@ def of_queues(vhost, connections):
 
 
 def of_gone_queues(totals):
-    """Return {type of queue: values of QUEUE_SUMS} of deleted vhosts, from their Totals."""
+    """Return {type of queue: list of the values of QUEUE_SUMS} of deleted vhosts, from their Totals."""
     return {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in totals.queues.items()}
 
 
 def of_exchanges(vhost):
-    """Return (unroutable messages, those of them that were returned) of a vhost. May switch greenlets."""
+    """Return (count of unroutable messages, count of those returned) of a vhost. May switch greenlets."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -65,9 +65,7 @@ def of_exchanges(vhost):
 
 
 def of_channels(vhost, connections):
-    """The values of CHANNEL_COUNTERS for a vhost, whose connections are ``connections``. May switch
-    greenlets.
-    """
+    """Return the values of CHANNEL_COUNTERS of a vhost with these ``connections``. May switch greenlets."""
     publishes, confirmable, confirmed = _channel_counters(vhost.totals)
     for connection in paced(connections):
         for channel in connection.publishers():
@@ -78,7 +76,9 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """Return the number of messages that were dropped on the way to MQTT clients. May switch greenlets."""
+    """Return the number of messages that MQTT clients did not get, in ``totals``, a list of Totals, and on
+    ``connections``. May switch greenlets.
+    """
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 

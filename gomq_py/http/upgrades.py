@@ -35,7 +35,7 @@ class UpgradeRefused(Exception):
         self.headers = list(headers)
 
     def application(self, environ, start_response):
-        """A WSGI application that answers the request with this refusal."""
+        """Answer the request with this refusal, as a WSGI application."""
         word = self.status.partition(" ")[2].lower().replace(" ", "_")
         body = orjson.dumps({"error": word, "reason": str(self)})
         start_response(
@@ -45,8 +45,8 @@ class UpgradeRefused(Exception):
 
 
 class Accepted(NamedTuple):
-    """An accepted WebSocket. ``octets`` is the answer, ``handle`` serves the protocol, ``gate`` limits its
-    connections, ``host`` is the request's header Host.
+    """An accepted WebSocket. ``octets`` is the answer 101, ``handle`` serves the protocol, ``gate`` limits
+    its connections, ``host`` is the request's header Host.
     """
 
     protocol: str
@@ -62,7 +62,7 @@ class Upgrades:
     """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)`` returns (handle, gate) of "amqp" or "mqtt". ``options`` are SocketOptions."""
+        """``serving(protocol)`` returns (handle, gate) of "amqp" or "mqtt". ``options``: a SocketOptions."""
         self._settings = settings
         self._serving = serving
         self._hub = hub
@@ -77,8 +77,8 @@ class Upgrades:
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
     def answer(self, path, headers, version, host):
-        """Return the Accepted of a request with the target ``path`` and these ``headers``. Raises
-        UpgradeRefused. ``host`` is the client's address.
+        """Return the Accepted for a request with the target ``path`` and these ``headers``. ``host`` is the
+        client's IP address. Raises UpgradeRefused.
         """
         # imported here and below: few brokers see a WebSocket, 1 MB
         from h11 import ProtocolError
@@ -159,7 +159,7 @@ class Upgrades:
 
 
 def chosen(subprotocols, path):
-    """Return (protocol, subprotocol or None), from the first known subprotocol, otherwise the path."""
+    """Return ("amqp" or "mqtt", subprotocol or None), by the first known subprotocol, else by the path."""
     for subprotocol in subprotocols:
         for protocol in (MQTT, AMQP):
             if subprotocol.lower().startswith(protocol):

@@ -1,1 +1,1 @@
-"""Logs, counters, and figures of the process and the system."""
+"""The log, counters, and measurements of the process and the system."""

@@ -9,5 +9,5 @@ Counters = ctypes.Structure
 
 
 def counted(*names: str) -> list[tuple[str, type[ctypes.c_uint64]]]:
-    """Return the ``_fields_`` of a ctypes structure with these counters. Each counter starts at 0."""
+    """Return the ``_fields_`` of a ctypes.Structure with these counters. Each counter starts at 0."""
     return [(name, ctypes.c_uint64) for name in names]

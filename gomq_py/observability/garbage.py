@@ -23,7 +23,7 @@ _began_s = 0.0
 
 
 def freeze() -> None:
-    """Freeze all present objects after the broker's start, so that full collections skip them."""
+    """Freeze all present objects (gc.freeze) after the broker's start, so that full collections skip them."""
     # A process of the broker's own calls this after boot. Otherwise each full collection would look at these
     # objects, for 8 ms, or 31 ms with the management API.
     global _is_frozen  # noqa: PLW0603 - the collector is global, too
@@ -36,7 +36,7 @@ def freeze() -> None:
 
 
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
-    """Freeze all objects after a long full collection. The collector calls this before and after each one."""
+    """Freeze all objects after a long full collection. A callback of ``gc``, called before and after each."""
     # Most objects live long, and the next collection skips them. With 100 000 queues a full collection took
     # half a second, and another came whenever the number of objects had grown by a quarter. Reference
     # counting still frees frozen objects: closed queues, channels and connections are in no reference cycle,
@@ -54,7 +54,9 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def held_while_making() -> Iterator[None]:
-    """Context manager: no cycle collections while many long-lived objects are made; then freezes them."""
+    """Context manager: no cycle collections while many long-lived objects are made; then they are frozen. Has
+    no effect before ``freeze()``.
+    """
     # Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
     # once more soon afterwards.
     global _making  # noqa: PLW0603
@@ -73,7 +75,9 @@ def held_while_making() -> Iterator[None]:
 
 
 def let_go_of_spares() -> None:
-    """Empty the interpreter's free lists by a full collection, and clear its method cache."""
+    """Empty the interpreter's free lists by a full collection, and clear its method cache. Has no effect
+    before ``freeze()``.
+    """
     # gevent looks up ``stop`` with a new string each time that a watcher ends within its callback, and the
     # cache keeps up to 4096 of these strings.
     if not _is_frozen:

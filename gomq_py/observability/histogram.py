@@ -6,8 +6,9 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Histogram:
-    """Counts events by duration. ``total`` is the sum of all durations. ``counts[n]`` counts events that took
-    at most ``bounds[n]`` and more than ``bounds[n - 1]``. The last count is of events beyond all bounds.
+    """Counts events by duration in seconds. ``total`` is the sum of all durations. ``counts[n]`` counts
+    events that took at most ``bounds[n]`` and more than ``bounds[n - 1]``. The last count is of events beyond
+    all bounds.
     """
 
     __slots__ = ("bounds", "counts", "total")

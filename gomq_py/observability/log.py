@@ -38,12 +38,14 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 
 def logger(source: str) -> Logger:
-    """The logger of one part of the broker. ``source`` is the part's name in each line, such as "amqp"."""
+    """Return the logger of one part of the broker. ``source`` is its name in each line, such as "amqp"."""
     return logging.getLogger(f"{ROOT}.{source}")
 
 
 def message_of(record: LogRecord) -> str:
-    """Return a record's message, escaped and cut to MESSAGE_MAX. All handlers share the escaped text."""
+    """Return a record's message, escaped and cut to MESSAGE_MAX characters. It is kept in the record for
+    other handlers.
+    """
     made = record.__dict__.get("gomq_py_message")
     if made is None:
         text = record.getMessage()
@@ -63,7 +65,7 @@ def escape(text: str) -> str:
 
 
 def level_name(record: LogRecord) -> str:
-    """Return the word for a record's level in the log."""
+    """Return the word that the log has for a record's level."""
     return _NAMES.get(record.levelno) or record.levelname.lower()
 
 
@@ -123,7 +125,7 @@ _UNTOLD: dict[str, Any] = {
 
 
 class Line(LogRecord):
-    """A log record without thread, process and code position: these cost a quarter of a call."""
+    """A log record without thread, process and code position, which would take a quarter of a call's time."""
 
     def __init__(  # noqa: PLR0913 - the standard library calls it so
         self, name: str, level: int, _pathname: str, _lineno: int, message: object, args: Any,
@@ -143,7 +145,7 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A log handler with the system's own lock. ``emit`` must not switch."""
+    """A log handler whose lock is the system's, not gevent's. ``emit`` must not switch greenlets."""
 
     # gevent's lock would let greenlets wait for each other, and takes half the time of a write.
     def createLock(self) -> None:
@@ -152,7 +154,7 @@ class SystemLocked(Handler):
         self.lock = self._lock = RLock()
 
     def handle(self, record: LogRecord) -> Any:
-        """Emit the record, locked. Faster than the standard library if there are no filters."""
+        """Emit the record, under the lock. Faster than the standard library's if there are no filters."""
         if self.filters:
             return super().handle(record)
         with self._lock:
@@ -161,7 +163,7 @@ class SystemLocked(Handler):
 
 
 class _Complaining(SystemLocked, logging.StreamHandler):
-    """Reports on standard error, in one line, that a log line was lost, and why."""
+    """A handler that reports lost log lines on standard error, in one line with the reason."""
 
     _complained_s = -COMPLAIN_EVERY_S
 
@@ -222,14 +224,14 @@ def configure(level: str = "info", format_: str = "text", path: str = "") -> Han
 
 
 def open_handler(format_: str, path: str) -> Handler:
-    """Return a handler that writes to ``path`` (empty: standard error). Raises OSError, without effect."""
+    """Return a handler that writes to ``path`` (empty: standard error), not yet in use. Raises OSError."""
     handler: Handler = _FileHandler(path, encoding="utf-8") if path else _StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
     return handler
 
 
 def use(handler: Handler) -> None:
-    """Write the log with this handler, and close the earlier one without losing a line."""
+    """Write the log with this handler from now on, and close earlier ones without losing a line."""
     root = logging.getLogger()
     before = list(root.handlers)
     root.addHandler(handler)
@@ -249,5 +251,5 @@ def use(handler: Handler) -> None:
 
 
 def set_level(level: str) -> None:
-    """Set the least severe level that is logged. Takes effect at once."""
+    """Set the least severe level that is logged, a key of LEVELS. Takes effect at once."""
     logging.getLogger(ROOT).setLevel(LEVELS[level])

@@ -1,7 +1,7 @@
 """Keeps the last lines of the log for the management API, as a second log handler.
 
-Keeps the texts, because records would keep the logged objects in memory. The numbers of lines and of bytes
-are limited.
+Keeps the texts, because records would keep the logged objects in memory. The numbers of lines and of their
+characters are limited.
 """
 import logging
 from collections import deque
@@ -29,8 +29,8 @@ class Line:
 
 
 class LogRing(SystemLocked):
-    """Keeps the last lines that this process logged at the current level. ``heard()`` is called for each new
-    line, maybe in another thread, and must not switch.
+    """A log handler that keeps the last lines of this process, at the current level. ``heard()`` is called
+    for each new line, maybe in another thread, and must not switch greenlets.
     """
 
     def __init__(self, heard: Callable[[], None] = lambda: None) -> None:
@@ -67,7 +67,7 @@ class LogRing(SystemLocked):
         return lines[len(lines) - missed:] if missed else []
 
     def close(self) -> None:
-        """Keep no new lines, and drop all kept lines."""
+        """Drop all lines, and keep no new ones."""
         self._logger.removeHandler(self)
         self._lines.clear()
         super().close()

@@ -14,8 +14,8 @@ KEYS = 1024
 
 
 class QuietLog:
-    """Logs at most one line per key and interval, and ``most`` lines of all keys (None: no limit). A
-    later line says how many lines were left out. ``clock`` returns seconds.
+    """Logs at most one line per key and interval, and at most ``most`` lines of all keys (None: no limit) per
+    interval. A later line says how many lines were left out. ``clock`` returns seconds.
     """
 
     def __init__(
@@ -30,17 +30,17 @@ class QuietLog:
         self._quiet: dict[Hashable, list[float]] = {}
 
     def warning(self, key: Hashable, text: str, *arguments: object) -> None:
-        """Log a warning, unless a line with this ``key`` was logged in the interval."""
+        """Log a warning, unless a line with this ``key`` was logged in the last ``interval_s``."""
         self._write(logging.WARNING, key, text, arguments)
 
     def info(self, key: Hashable, text: str, *arguments: object) -> None:
-        """Log at level info, unless a line with this ``key`` was logged in the interval."""
+        """Log at level info, unless a line with this ``key`` was logged in the last ``interval_s``."""
         self._write(logging.INFO, key, text, arguments)
 
     def error(
         self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None
     ) -> None:
-        """Log at level error, unless a line with this ``key`` was logged in the interval."""
+        """Log at level error, unless a line with this ``key`` was logged in the last ``interval_s``."""
         self._write(logging.ERROR, key, text, arguments, exc_info)
 
     def _write(
@@ -67,7 +67,7 @@ class QuietLog:
         self._log.log(level, text, *arguments, exc_info=exc_info)
 
     def _has_room(self, now: float, level: int) -> bool:
-        """Count a line. Return False if the interval has too many."""
+        """Count a line, and return False if the interval has had ``most`` lines already."""
         # A new interval first logs how many were left out.
         if now >= self._ends_s:
             beyond, self._beyond, self._lines = self._beyond, 0, 0

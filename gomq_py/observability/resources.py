@@ -17,7 +17,7 @@ _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 
 
 def resident_memory(proc: str = "/proc") -> int:
-    """Return the resident memory of this process in bytes, file pages included."""
+    """Return the resident memory of this process in bytes, including pages of mapped files."""
     return _statm(proc)[0]
 
 
@@ -30,7 +30,7 @@ def used_memory(proc: str = "/proc") -> int:
 
 
 def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
-    """Return the bytes that this process may use: the machine's memory or a lower cgroup limit (v1, v2)."""
+    """Return the bytes that this process may use: the machine's memory, or a lower cgroup limit (v1, v2)."""
     limits = list(_cgroup_limits(proc, cgroups))
     machine = _machine_memory(proc)
     if machine:
@@ -47,15 +47,15 @@ def descriptor_count(proc: str = "/proc") -> int:
 
 
 def free_disk(path: Any) -> tuple[int, int]:
-    """Return (free, total) bytes of the file system of ``path``. Raises OSError. May take long. Free is what
-    users other than root may use.
+    """Return (free, total) bytes of the file system of ``path``. Free is what users other than root may use.
+    Raises OSError. May take long.
     """
     answer = os.statvfs(path)
     return answer.f_bavail * answer.f_frsize, answer.f_blocks * answer.f_frsize
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """Return (device, inode) of ``path``, or None if missing. Raises OSError. May take long."""
+    """Return (device, inode) of ``path``; None if it does not exist. Raises OSError. May take long."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -77,7 +77,7 @@ def _malloc_trim() -> Any:
 
 
 def use_one_heap(environment: Mapping[str, str] = os.environ) -> None:
-    """Make all threads allocate from one heap, unless the environment sets the number of heaps."""
+    """Make all threads allocate from one malloc heap, unless the environment sets the number of heaps."""
     # Otherwise glibc gives each thread a heap. The interpreter runs one thread at a time, so the threads do
     # not contend; and glibc returns to the system only the end of the first heap, so the heaps of threads
     # stayed at their peak. To be called before there are threads, and not in a process shared with other

@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """Return a URI with asterisks for its password and, over HTTP, for its path, which may be a key."""
+    """Return a URI with asterisks for its secrets and, over HTTP, for its path, which may be a key."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
@@ -62,7 +62,7 @@ def _without_values(query: re.Match[str]) -> str:
 
 
 def shown(value: Any, field: Any = "") -> Any:
-    """Return a copy of the JSON value of ``field``, with asterisks in place of every secret."""
+    """Return a copy of ``value``, JSON of a field named ``field``, with asterisks in place of secrets."""
     if isinstance(value, dict):
         return {
             key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item, key)
@@ -76,7 +76,7 @@ def shown(value: Any, field: Any = "") -> Any:
 
 
 def restored(value: Any, before: Any, field: Any = "") -> Any:
-    """Return a copy of ``value``, with the passwords of ``before`` in its unchanged parts.
+    """Return a copy of ``value``, in which unchanged parts have the secrets of ``before`` again.
 
     A client made ``value`` from ``shown(before, field)``. Raises ValueError if a hidden secret would be used
     for another URI than before.

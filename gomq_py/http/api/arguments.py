@@ -23,14 +23,15 @@ WITHOUT_EFFECT = "None: "
 @access(MANAGEMENT)
 def list_arguments():
     """Return the arguments of queues, exchanges and consumers and the keys of policies that have an effect,
-    each with its effect, values, default and an example. ``of``: queue, exchange, consumer or policy;
-    ``kinds``: types of queues or exchanges, empty for all; ``also``: other names.
+    each with its effect, values, default and an example. ``of`` is queue, exchange, consumer or policy;
+    ``kinds`` lists the types of queues or exchanges that have it (empty: all types), ``also`` its other
+    names.
     """
     return json_answer(described())
 
 
 def described():
-    """A list of all arguments and policy keys, as JSON."""
+    """Return a list of all arguments and policy keys that have an effect, as JSON objects."""
     return [
         _described(of, name, row) for of, named in (
             ("queue", table.ARGUMENTS.items()), ("exchange", ((row.argument, row) for row in DESCRIBED)),

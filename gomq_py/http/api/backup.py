@@ -10,15 +10,16 @@ blueprint = Blueprint("backup", __name__)
 @blueprint.get("/api/backup")
 @access(ADMINISTRATOR)
 def show_backup():
-    """Return how far the present backup is: none, waiting, syncing or streaming, and its bytes."""
+    """Return the backup's state (none, waiting, syncing or streaming), and its copied and total bytes."""
     return json_answer(node().backup().figures())
 
 
 @blueprint.post("/api/backup")
 @access(ADMINISTRATOR)
 def begin_backup():
-    """Open a port on the broker's loopback address, where gomq-py-ctl backup copies the data folder once.
+    """Open a port on the broker's loopback address, from which ``gomq-py-ctl backup`` copies the data folder
+    once.
 
-    The answer has a secret for that copy alone. Refused while a backup is running.
+    The answer has the port, and a secret that is valid for this copy only. Refused while a backup is running.
     """
     return json_answer(node().backup().begin())

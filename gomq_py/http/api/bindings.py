@@ -1,4 +1,6 @@
-"""/api/bindings: lists, adds and deletes bindings, named by source, destination and properties key."""
+"""/api/bindings: lists, creates and deletes bindings. Their URLs have the source, the destination and the
+properties key.
+"""
 from urllib.parse import quote
 
 from flask import Blueprint
@@ -21,7 +23,7 @@ KINDS = {"q": QUEUE, "e": EXCHANGE}
 @blueprint.get("/api/bindings/<vhost>")
 @access(MANAGEMENT)
 def list_bindings(vhost=None):
-    """Return the bindings, also of the default exchange, in one vhost or in all vhosts that the user sees."""
+    """Return the bindings, with those to the default exchange, in one vhost or in all that the user sees."""
     found = []
     for one in vhosts_named(vhost):
         found += one.queues.values()  # each stands for its binding to the default exchange
@@ -30,7 +32,9 @@ def list_bindings(vhost=None):
 
 
 def ends(vhost, source, kind, destination):
-    """Return (source, destination) of a path; ``kind``: "q" queue, "e" exchange. Raises NoSuchObject."""
+    """Return (source exchange, destination) for the names in a binding's path. ``kind`` is "q" if the
+    destination is a queue, "e" if it is an exchange. Raises NoSuchObject.
+    """
     if kind not in KINDS:
         raise NoSuchObject()
     exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)
@@ -62,7 +66,7 @@ def list_between(vhost, source, kind, destination):
 @blueprint.post("/api/bindings/<vhost>/e/<exchange:source>/<kind>/<destination>")
 @access(MANAGEMENT)
 def post_binding(vhost, source, kind, destination):
-    """Create a binding. Answers 201 with the binding's Location, also if the binding exists already."""
+    """Create a binding. Answers 201 with the binding's ``Location``, even if the binding existed before."""
     exchange, end = ends(writable_vhost(vhost), source, kind, destination)
     wanted = body()
     routing_key = wanted.get("routing_key", wanted.get("routingKey", ""))
@@ -102,7 +106,9 @@ def delete_binding(vhost, source, kind, destination, key):
 
 
 def _find(vhost, source, kind, destination, key):
-    """Return the binding, or the queue of a default binding. Raises NoSuchObject."""
+    """Return the Binding with this properties key or routing key; for a queue's implicit binding to the
+    default exchange, return the queue. Raises NoSuchObject.
+    """
     exchange, end = ends(vhost, source, kind, destination)
     if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
         return end

@@ -23,7 +23,9 @@ TOLD_MAX, LOOKED_AT = 200, 2000
 @blueprint.get("/api/changes")
 @access(MANAGEMENT)
 def list_changes():
-    """Return the changes after number ``since`` that the user may see; without ``since``, the last number."""
+    """Return the changes after number ``since`` that the user may see; without ``since``, only the number of
+    the last change. ``too_old`` is true if changes after ``since`` are no longer kept.
+    """
     since = _since()
     last = node().feed.last
     changes = [] if since is None else node().feed.since(since)
@@ -42,8 +44,9 @@ def list_changes():
 @blueprint.get("/api/events")
 @access(MANAGEMENT)
 def follow_changes():
-    """Stream each change after ``since`` or Last-Event-ID to a client that accepts text/event-stream; the
-    event ``too_old`` says that changes were missed. Any other client gets the answer of /api/changes.
+    """Stream each change after ``since`` or the header ``Last-Event-ID`` to a client that accepts
+    text/event-stream; the event ``too_old`` says that changes were missed. Any other client gets the answer
+    of /api/changes.
     """
     if not live.is_wanted():
         return list_changes.__wrapped__()
@@ -72,7 +75,9 @@ def follow_changes():
 
 
 def resumed_at():
-    """The number in Last-Event-ID, the last event that a reconnecting browser has received, or None."""
+    """Return the number in the header ``Last-Event-ID``, the last event that a reconnecting browser received;
+    None if it is missing or invalid.
+    """
     number = number_in(request.headers.get("Last-Event-ID", ""))
     return None if number is None or number < 0 else number
 

@@ -13,7 +13,7 @@ KINDS = ("connections", "channels")
 @access(MANAGEMENT)
 def list_closed():
     """Return the connections that ended last, and the channels that the broker closed because of an error,
-    latest first, each with its reason. Users see their own connections and channels, or all with the tag
+    the latest first, each with its reason. Users see their own connections and channels, or all with the tag
     monitoring. ``kind`` selects connections or channels, ``name`` one connection.
     """
     kind, name = request.args.get("kind") or None, request.args.get("name") or None

@@ -1,5 +1,5 @@
-"""/api/cluster: shows this node's role, the nodes in sync and the progress of followers; carries out
-operators' requests.
+"""/api/cluster: shows this node's role, the nodes in sync and the progress of followers, and carries out
+operators' requests to the cluster.
 """
 from flask import Blueprint
 
@@ -26,7 +26,7 @@ def accept_damage():
 @blueprint.post("/api/cluster/adopt")
 @access(ADMINISTRATOR)
 def adopt():
-    """Write the cluster's keys, which etcd has lost, again from this node's data folder."""
+    """Write the cluster's keys to etcd again, from this node's data folder, after etcd has lost them."""
     return change("adopt")
 
 
@@ -42,11 +42,13 @@ def transfer_leadership():
 @blueprint.delete("/api/cluster/nodes/<name>")
 @access(ADMINISTRATOR)
 def forget_node(name):
-    """Remove a node, by name, address or id, that does not come back, from an elected cluster."""
+    """Remove a node that will not come back from an elected cluster. The path has its name, address or id."""
     return change("forget_node", name)
 
 
 def change(what, *arguments):
-    """Carry out an operator's request about the cluster; return the empty answer."""
+    """Carry out an operator's request about the cluster, such as "adopt", and return an answer without a
+    body. Raises ClusterError if the request is refused.
+    """
     node().change_cluster(what, *arguments)
     return no_content()

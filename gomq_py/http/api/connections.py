@@ -1,4 +1,4 @@
-"""/api/connections, /api/channels, /api/consumers: lists all three kinds, and closes connections."""
+"""/api/connections, /api/channels, /api/consumers: lists all three, and closes connections."""
 from flask import Blueprint, g, request
 
 from gomq_py.http import curves, kinds, shapes
@@ -15,13 +15,13 @@ MAX_REASON = 200
 
 
 def visible():
-    """Return a list of connections: all with the tag monitoring, otherwise the user's own."""
+    """Return a list of the connections that the user may see: own ones, or all with the tag monitoring."""
     everybody = MONITORING in g.tags
     return [one for one in node().clients.all() if everybody or one.user.identity == g.user.identity]
 
 
 def find(name):
-    """Return the connection of this name, if the user may see it. Raises NoSuchObject."""
+    """Return the connection of this name. Raises NoSuchObject if it is missing or hidden from the user."""
     for one in visible():
         if one.name == name:
             return one
@@ -42,7 +42,7 @@ def list_of_channels(connections):
 @blueprint.get("/api/connections/username/<user>")
 @access(MANAGEMENT)
 def list_connections(user=None):
-    """Return the connections that the caller may see: all, or only the path's user's."""
+    """Return the connections that the caller may see: all of them, or those of the user in the path."""
     return listing([one for one in visible() if user in (None, one.user.name)], kinds.CONNECTIONS)
 
 
@@ -57,7 +57,7 @@ def get_connection(name):
 @blueprint.delete("/api/connections/<name>")
 @access(MANAGEMENT)
 def delete_connection(name):
-    """Close the connection; the client gets the text of ``X-Reason``."""
+    """Close the connection, and send its client the text of the header ``X-Reason``."""
     close_connection(find(name))
     return no_content()
 
@@ -79,7 +79,9 @@ def check_own(connection):
 
 
 def close_connection(connection):
-    """Close a connection, with the reason in the request's ``X-Reason``. Raises NotAuthorised."""
+    """Close a connection, and send its client the text of the request's header ``X-Reason``. Raises
+    NotAuthorised if it is another user's and the caller is no administrator.
+    """
     check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 
@@ -116,7 +118,7 @@ def get_channel(name):
 
 
 def find_channel(name):
-    """Return (channel, connection) of this channel name, if the user may see it. Raises NoSuchObject."""
+    """Return (channel, connection) of this channel name. Raises NoSuchObject if it is missing or hidden."""
     for channel, connection in channels_of(visible()):
         if shapes.channel_name(channel, connection) == name:
             return channel, connection
@@ -127,7 +129,7 @@ def find_channel(name):
 @blueprint.get("/api/consumers/<vhost>")
 @access(MANAGEMENT)
 def list_consumers(vhost=None):
-    """Return the consumers in one vhost, or in all vhosts, whose connections the user may see."""
+    """Return the consumers in one vhost or in all vhosts, as far as the user may see their connections."""
     if vhost is not None:
         find_vhost(vhost)
     pairs = []

@@ -1,4 +1,6 @@
-"""/api/definitions: exports and imports a broker's entire setup, as JSON of RabbitMQ and LavinMQ."""
+"""/api/definitions: exports and imports the broker's definitions (users, vhosts, queues, policies and the
+like) as JSON in the form of RabbitMQ and LavinMQ.
+"""
 from collections import Counter, deque
 from functools import partial
 from urllib.parse import quote
@@ -33,7 +35,7 @@ LOOK = 100
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_definitions(vhost=None):
-    """Return the definitions of one vhost or of the whole broker; with ``columns`` only these keys."""
+    """Return the definitions of one vhost or of the whole broker; with ``columns``, only these keys of it."""
     parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
     answer = paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
     name = "".join(filter(str.isprintable, request.args.get("download", "")))
@@ -44,7 +46,7 @@ def get_definitions(vhost=None):
 
 
 def _present(vhost):
-    """Yield (key, value) of the present definitions of a VHost, or of the whole broker for None."""
+    """Yield (key, value) of the present definitions of a VHost; None means the whole broker."""
     return sections(node().broker) if vhost is None else sections_of_vhost(vhost)
 
 
@@ -80,7 +82,7 @@ def post_definitions(vhost=None):
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def compare_definitions(vhost=None):
     """Return what an import of the definitions in the body, into the broker or the vhost in the path, would
-    create, replace, leave and refuse. Changes nothing.
+    create, replace, leave unchanged and refuse. Changes nothing.
     """
     here = _Here(vhost and find_vhost(vhost))
     with held_while_making():
@@ -120,8 +122,8 @@ class _Here:
 
 
 def _parsed():
-    """Return the JSON object in the body, or {}. Raises BadRequest, TooLarge, UnsupportedType. May switch
-    greenlets.
+    """Return the JSON object in the body; {} for an empty body. Raises BadRequest, TooLarge, UnsupportedType.
+    May switch greenlets.
     """
     foreign_pages.check_body(b"")  # not by ``curl -d``, as in RabbitMQ
     try:

@@ -23,8 +23,8 @@ LOOK = 50
 @blueprint.get("/api/delayed/<vhost>")
 @access(MANAGEMENT)
 def list_delayed(vhost=None):
-    """Return the exchanges that hold delayed messages, of one vhost or of all that the user sees: how many
-    messages each exchange holds, and when the next one is due.
+    """Return the delayed exchanges of one vhost, or of all that the user sees. Each shows how many messages
+    it holds, and when the next one is due.
     """
     return json_answer([
         _shape(one) for there in vhosts_named(vhost) for one in paced(list(there.exchanges.values()), LOOK)
@@ -44,8 +44,9 @@ def _shape(exchange):
 @blueprint.get("/api/delayed/<vhost>/<name>")
 @access(MANAGEMENT)
 def list_delayed_messages(vhost, name):
-    """Return the next ``count`` messages that the exchange holds. ``due`` is when a message is sent on;
-    bodies are cut to ``truncate`` octets. Needs the permission read on the exchange.
+    """Return the ``count`` messages of the exchange that are due next. ``due`` is the Unix time in
+    milliseconds at which a message is sent on; bodies are cut to ``truncate`` octets. Needs the permission
+    read on the exchange.
     """
     exchange = find_exchange(vhost, name)
     count = integer_of(request.args, "count", USUAL, 1, MOST)

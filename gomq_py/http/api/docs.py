@@ -34,7 +34,7 @@ def home():
 
 @blueprint.get("/docs/openapi.json")
 def openapi():
-    """Return the OpenAPI description. It names the session cookie, which depends on the requested port."""
+    """Return the OpenAPI description. The session cookie's name in it contains the port of the request."""
     from gomq_py.http.openapi.document import session_scheme
     whole = described()
     schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie_name())}

@@ -94,7 +94,7 @@ def list_bindings_to(vhost, name):
 @blueprint.post("/api/exchanges/<vhost>/<exchange:name>/publish")
 @access(MANAGEMENT, MAX_PUBLISH_OCTETS)
 def publish(vhost, name):
-    """Publish one message to the exchange; ``routed``: whether any queue has stored the message."""
+    """Publish one message to the exchange. ``routed`` says whether any queue has stored the message."""
     exchange, publisher, broker = exchange_to_publish_to(vhost, name), caller(vhost), node().broker
     wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
     routing_key = text_of(wanted, "routing_key")
@@ -150,7 +150,9 @@ PROPERTIES = {
 
 
 def wire_properties(given, limits):
-    """Return JSON properties encoded for AMQP. Raises BadRequest, or PreconditionFailed over ``limits``."""
+    """Return the basic properties in the JSON object ``given`` as bytes for AMQP. Unknown properties are
+    ignored. Raises BadRequest, or PreconditionFailed if they exceed ``limits`` (TableLimits).
+    """
     if isinstance(given, list) and not given:
         given = {}  # PHP clients send this for an empty object
     if not isinstance(given, dict):

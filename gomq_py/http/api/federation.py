@@ -21,8 +21,9 @@ DOWN = "error", "stopped", "terminated", "waiting"
 @blueprint.get("/api/federation-links/<vhost>/state/down", defaults={"states": DOWN})
 @access(MANAGEMENT)
 def list_federation_links(vhost=None, states=None):
-    """Return the federation links in one vhost, or in all that the user sees; with state/down only links that
-    do not run. Needs the tag monitoring, as in RabbitMQ, or policymaker, as in LavinMQ.
+    """Return the federation links in one vhost, or in all that the user sees; if the path ends in
+    ``state/down``, only links that do not run. Needs the tag monitoring, as in RabbitMQ, or policymaker, as
+    in LavinMQ.
     """
     vhosts = vhosts_named(vhost)
     if not {MONITORING, POLICYMAKER} & g.tags:
@@ -36,8 +37,8 @@ def list_federation_links(vhost=None, states=None):
 @blueprint.delete("/api/federation-links/vhost/<vhost>/<link_id>/<node_name>/restart")
 @access(POLICYMAKER)
 def restart_federation_link(vhost, link_id, node_name=""):
-    """Reconnect the federation link, and make its upstream bindings again. Changes of its upstream or policy
-    that wait for a restart take effect. ``node_name`` is for RabbitMQ's clients, and ignored.
+    """Reconnect the federation link, and create its bindings at the upstream again. Changes of its upstream
+    or policy that wait for a restart take effect. ``node_name`` is for RabbitMQ's clients, and ignored.
     """
     try:
         is_there = node().federation.restart(find_vhost(vhost).name, link_id, set_by())

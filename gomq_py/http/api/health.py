@@ -1,5 +1,5 @@
-"""/api/health/checks, /api/healthchecks, /api/aliveness-test: answers load balancers and alarms with 200, or
-503 and a reason.
+"""/api/health/checks, /api/healthchecks, /api/aliveness-test: answers load balancers and monitoring systems
+with 200, or with 503 and a reason.
 """
 import time
 
@@ -26,7 +26,7 @@ OK = {"status": "ok"}
 
 
 def failed(reason, **facts):
-    """Return a response with status 503, the ``reason`` and the ``facts``."""
+    """Return a response of status 503 with a JSON object that has the ``reason`` and the ``facts``."""
     return json_answer({"status": "failed", "reason": reason, **facts}, 503)
 
 
@@ -86,7 +86,7 @@ def health_of_replicas():
 
 
 def quorum_critical():
-    """Answer whether confirms or the service would stop without this node, a leader or follower."""
+    """Answer 503 if confirms or the service would stop without this leader or follower, otherwise 200."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:
@@ -97,13 +97,13 @@ def quorum_critical():
 @blueprint.get("/api/health/checks/is-in-sync")
 @access(MANAGEMENT)
 def health_in_cluster():
-    """Check that this node of an elected cluster is in sync; 503 if not. Other nodes pass."""
+    """Check that this node of an elected cluster is in sync; 503 if not. Nodes outside of one pass."""
     return in_sync()
 
 
 @public.get("/api/health/checks/is-in-sync")
 def in_sync():
-    """Check that this node of an elected cluster is in sync; 503 if not. Other nodes pass."""
+    """Check that this node of an elected cluster is in sync; 503 if not. Nodes outside of one pass."""
     reason = clusters.why_not_in_sync(node().cluster_figures())
     return failed(reason) if reason else json_answer(OK)
 
@@ -154,7 +154,9 @@ def health_of_protocol(protocol):
 @blueprint.get("/api/health/checks/certificate-expiration/<within>/<unit>")
 @access(MANAGEMENT)
 def health_of_certificates(within, unit):
-    """Check that no listener's certificate ends within so many days, weeks, months or years; else 503."""
+    """Check that no TLS listener's certificate expires within this number of days, weeks, months or years;
+    503 if one does.
+    """
     number = number_in(within)
     if number is None or number < 0:
         raise BadRequest("Invalid expiration value.")
@@ -172,7 +174,9 @@ def health_of_certificates(within, unit):
 
 
 def certificates():
-    """Yield (TLS listener, Unix seconds when its certificate expires; 0 if the file cannot be read)."""
+    """Yield (TLS listener as JSON, Unix seconds at which its certificate expires) of each. The seconds are 0
+    if the certificate cannot be read.
+    """
     path = node().settings.tls_cert
     if not path:
         return

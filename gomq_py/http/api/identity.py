@@ -36,7 +36,7 @@ def version():
 @blueprint.get("/api/cluster-name")
 @access(MANAGEMENT)
 def cluster_name():
-    """Return the cluster's name, which server-properties contain."""
+    """Return the cluster's name, which AMQP clients get in ``server-properties``."""
     return json_answer({"name": node().broker.cluster_name})
 
 
@@ -53,7 +53,7 @@ def put_cluster_name():
 
 @blueprint.get("/api/auth")
 def auth():
-    """Return how users log in, for a login page."""
+    """Return whether and how a login page can log users in at an OAuth 2.0 issuer."""
     single = sign_on_settings(node().settings)
     return json_answer({
         "enable_uaa": False, "oauth_enabled": single is not None, "uaa_client_id": "", "uaa_location": "",
@@ -65,7 +65,7 @@ def auth():
 @blueprint.get("/api/auth/attempts/<name>")
 @access(MONITORING)
 def list_attempts(name):
-    """Return the numbers of logins since the start or the last reset, by protocol."""
+    """Return the numbers of succeeded and failed logins by protocol, since the start or the last reset."""
     check_node_name(name)
     churn, http = node().clients.churn, current_app.extensions["gomq.logins"]
     return json_answer([
@@ -135,5 +135,5 @@ def list_feature_flags():
 @blueprint.put("/api/feature-flags/<name>/enable")
 @access(ADMINISTRATOR)
 def enable_feature_flag(name):
-    """Answer 404: there are no feature flags, because all that this broker can do is on."""
+    """Answer 404: there are no feature flags, because every feature of this broker is always enabled."""
     raise NoSuchObject(f"there is no feature flag {name}: what this broker can do is on")

@@ -15,7 +15,7 @@ blueprint = Blueprint("limits", __name__)
 @blueprint.get("/api/vhost-limits/<vhost>")
 @access(MANAGEMENT)
 def list_limits(vhost=None):
-    """Return the limits of one vhost, or of all vhosts that the user sees, as far as they have limits."""
+    """Return the limits of one vhost, or of all vhosts that the user sees and that have limits."""
     return json_answer(
         [{"vhost": one.name, "value": _kept(one)} for one in vhosts_named(vhost) if _kept(one)])
 
@@ -43,7 +43,7 @@ def delete_limit(vhost, kind):
 
 
 def _kept(vhost):
-    """Return all limits set for the vhost, including negative ones, which have no effect."""
+    """Return {kind: limit}, all limits set for the vhost, including negative ones, which have no effect."""
     # RabbitMQ exports an empty list when the last limit was cleared
     return dict(vhost.parameters.get((LIMITS, LIMITS_NAME), ()))
 

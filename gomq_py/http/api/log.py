@@ -16,8 +16,8 @@ TOLD_MAX = 200
 @blueprint.get("/api/log")
 @access(ADMINISTRATOR)
 def show_log():
-    """Return the ``last`` lines of the log, at the level that is logged. A client that accepts
-    text/event-stream gets these lines, and then each new line. No line has a password in it.
+    """Return the newest lines of the log, at most ``last``. A client that accepts text/event-stream gets
+    these lines, and then each new line. Passwords in the lines are hidden.
     """
     most = integer_of(request.args, "last", USUAL, 0, MOST)
     ring = node().log

@@ -1,4 +1,4 @@
-"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, and moves messages."""
+"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, moves and copies them."""
 from flask import Blueprint, request
 from gevent.event import AsyncResult
 
@@ -40,7 +40,7 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """The query of a request for ``count`` messages from position ``offset`` on. Raises BadRequest."""
+    """The query of a request that shows messages: offset, count, truncate, encoding. Raises BadRequest."""
 
     def __init__(self, offset):
         query = request.args
@@ -53,7 +53,9 @@ class Look:
         self._octets_left = MAX_PEEK_OCTETS
 
     def shown(self, message, position):
-        """Return a Message as JSON. Cut it to ``truncate`` bytes of body, all bodies to MAX_PEEK_OCTETS."""
+        """Return a Message as JSON. Its body is cut to the query's ``truncate`` bytes, and the bodies of all
+        messages together to MAX_PEEK_OCTETS.
+        """
         limit = min(self._octets_left, self._truncate)
         self._octets_left -= min(self._octets_left, message.get_body_length())
         return shown(message, position, self._encoding, limit)
@@ -70,7 +72,9 @@ def _browsed(queue):
 
 
 def passed_over(browser, count):
-    """Skip ``count`` messages of a queue browser. Return False if there are fewer. May switch greenlets."""
+    """Skip ``count`` messages of a queue browser. Return False if the queue has fewer, otherwise True. May
+    switch greenlets.
+    """
     while count:
         passed = browser.skip(count, SKIP_SLICE)
         if passed == 0:
@@ -91,7 +95,7 @@ def _peeked(browser, look):
 
 
 def shown(message, position, encoding, limit):
-    """Return a message as JSON, with up to ``limit`` bytes of its body."""
+    """Return a message as JSON, with its ``position`` in the queue and up to ``limit`` bytes of its body."""
     facts = message.describe()
     return {
         "position": position, "redelivered": facts["redelivered"],
@@ -105,7 +109,8 @@ def shown(message, position, encoding, limit):
 @blueprint.post("/api/queues/<vhost>/<name>/move")
 @access(MANAGEMENT)
 def move_messages(vhost, name):
-    """Move ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` only counts.
+    """Move ready messages (all, at most ``count``, or matching ones) to the queue ``destination``; with
+    ``dry_run``, only count them.
     """
     return _move(vhost, name, keep=False)
 
@@ -113,7 +118,8 @@ def move_messages(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/copy")
 @access(MANAGEMENT)
 def copy_messages(vhost, name):
-    """Copy ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` only counts.
+    """Copy ready messages (all, at most ``count``, or matching ones) to the queue ``destination``; with
+    ``dry_run``, only count them.
     """
     return _move(vhost, name, keep=True)
 
@@ -121,7 +127,7 @@ def copy_messages(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/replay")
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
-    """Move dead letters back to the queue, or exchange, that is named in their header x-death."""
+    """Move dead letters back to the queue or, with ``to``, the exchange that the header x-death names."""
     find_queue(vhost, name)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")
@@ -150,7 +156,9 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Move messages, or copy them if ``keep``. Return a response with the counts. May switch greenlets."""
+    """Move messages, or copy them if ``keep``, and wait for the end. Return a response with the counts. May
+    switch greenlets.
+    """
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None

@@ -73,7 +73,9 @@ def per_object():
 
 
 def detailed():
-    """Return the metrics that ``family`` names, of the vhosts that ``vhost`` names or of all vhosts."""
+    """Return the metric families that ``family`` names, for the vhosts that ``vhost`` names; without
+    ``vhost``, for all vhosts.
+    """
     families, own = Families(node(), _prefix(), "detailed", inner="detailed_"), OwnFamilies(node())
     links = LinkFamilies(node())
     vhosts = request.args.getlist("vhost") or None

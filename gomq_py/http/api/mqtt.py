@@ -26,9 +26,7 @@ SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
 
 
 def _sessions(vhosts):
-    """Yield (session, vhost) of each MQTT session in ``vhosts`` that the user may see. May switch
-    greenlets.
-    """
+    """Yield (session, VHost) of each MQTT session in ``vhosts`` that the user sees. May switch greenlets."""
     everybody = MONITORING in g.tags
     for vhost in vhosts:
         for session in paced(administration.sessions_of(vhost), LOOK):
@@ -37,14 +35,18 @@ def _sessions(vhosts):
 
 
 def _subscriptions(sessions):
-    """Yield (subscription, session, vhost) of each subscription of ``sessions``. May switch greenlets."""
+    """Yield (subscription, session, VHost) of each subscription of ``sessions``, pairs of (session, VHost).
+    May switch greenlets.
+    """
     for session, vhost in sessions:
         for subscription in paced(list(session.subscriptions.values()), LOOK):
             yield subscription, session, vhost
 
 
 def _session(vhost_name, client_id):
-    """Return (session, vhost) of an MQTT session that the user may see. Raises NoSuchObject."""
+    """Return (session, VHost) of the MQTT session of this client id. Raises NoSuchObject if there is none, or
+    if the user may not see it.
+    """
     vhost = find_vhost(vhost_name)
     session = administration.find_session(vhost, client_id)
     if MONITORING not in g.tags and session.owner != g.user.identity:
@@ -120,9 +122,9 @@ def delete_subscription(vhost, client_id, topic_filter):
 @blueprint.get("/api/mqtt/retained/<vhost>")
 @access(MANAGEMENT)
 def list_retained(vhost):
-    """Return a page of the topics that have a retained message, sorted, with the bytes of each payload. The
-    page has at most ``limit`` topics, those after the topic ``after``. ``next`` is ``after`` for the next
-    page; null on the last.
+    """Return a page of the topics that have a retained message, sorted, each with the size of its payload in
+    bytes. The page has at most ``limit`` topics, those after the topic ``after``. ``next`` is the value of
+    ``after`` for the next page, null on the last page.
     """
     most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
     topics = administration.retained_topics(caller(vhost), request.args.get("after", ""))

@@ -30,7 +30,7 @@ MEMORY_PURPOSES = (
 
 
 def node_shape():
-    """Return this node as JSON."""
+    """Return this node as a JSON object, with its counters and their rates."""
     alarms, watch = node().broker.alarms, node().broker.resource_watch
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     shape = {
@@ -68,7 +68,7 @@ def node_shape():
 @blueprint.get("/api/nodes")
 @access(MONITORING)
 def list_nodes():
-    """Return a list of the nodes, which has one entry."""
+    """Return a list with one entry, this node."""
     curves.with_history()
     return json_answer([node_shape()])
 
@@ -76,7 +76,7 @@ def list_nodes():
 @blueprint.get("/api/nodes/<name>")
 @access(MONITORING)
 def get_node(name):
-    """Return the node of this name."""
+    """Return this node; 404 for the name of another node."""
     curves.with_history()
     check_node_name(name)
     return json_answer(node_shape())
@@ -85,7 +85,8 @@ def get_node(name):
 @blueprint.get("/api/nodes/<name>/memory")
 @access(MONITORING)
 def get_memory(name):
-    """Return the memory that the node uses, as totals. Figures by purpose are 0, for clients that read them.
+    """Return the memory that the node uses, in bytes. Of RabbitMQ's figures by purpose, all but
+    ``other_system`` are 0; clients expect them.
     """
     check_node_name(name)
     used, resident = resources.used_memory(), resources.resident_memory()
@@ -109,8 +110,8 @@ def gc_stats():
 @blueprint.post("/api/nodes/<name>/gc_collect")
 @access(ADMINISTRATOR)
 def gc_collect(name):
-    """Collect garbage in cycles, and give memory back to the system. The broker does nothing else meanwhile,
-    for some milliseconds per 100 MB.
+    """Collect garbage in reference cycles, and return free memory to the operating system. The broker does
+    nothing else meanwhile, for some milliseconds per 100 MB.
     """
     check_node_name(name)
     collect_everything()
@@ -121,8 +122,8 @@ def gc_collect(name):
 @blueprint.put("/api/listeners")
 @access(ADMINISTRATOR)
 def put_listeners():
-    """With ``suspended``, refuse new clients at the TCP ports of AMQP and MQTT until the next start; clients
-    that are connected go on. With false, accept clients again.
+    """Suspend the TCP ports of AMQP and MQTT if ``suspended`` is true, reopen them if it is false. Suspended
+    ports refuse new clients until the next start; clients that are connected go on.
     """
     suspended = body(required=("suspended",))["suspended"]
     if not isinstance(suspended, bool):

@@ -19,7 +19,7 @@ RETENTION = ("global", "basic", "detailed")
 @blueprint.get("/api/overview")
 @access(MANAGEMENT)
 def overview():
-    """Return totals, rates, listeners and versions."""
+    """Return totals, rates, listeners and versions. Totals and rates are of the vhosts that the user sees."""
     curves.with_history()
     vhosts = visible_vhosts()
     sees_all = MONITORING in g.tags
@@ -67,7 +67,7 @@ def _object_totals(vhosts):
 @blueprint.delete("/api/reset/<name>")
 @access(ADMINISTRATOR)
 def reset(name):
-    """Delete the rates and their history, so that both start again. Counters stay."""
+    """Delete all rates and their history, which then begin anew. The counters stay."""
     check_node_name(name)
     node().rates.forget()
     return no_content()

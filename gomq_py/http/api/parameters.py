@@ -1,5 +1,5 @@
-"""/api/parameters, /api/global-parameters: shows and sets components' values in the definitions. Hides
-passwords.
+"""/api/parameters, /api/global-parameters: shows, sets and deletes parameters, the values that components
+such as shovels keep in the definitions. Passwords are hidden.
 """
 from flask import Blueprint, g
 
@@ -17,7 +17,9 @@ SHOVEL = "shovel"
 
 
 def _described(vhost, component, name):
-    """Return a parameter as JSON, or None. Without effect it has the fields ``state`` and ``reason``."""
+    """Return a parameter as JSON; None if there is none. A parameter that has no effect also has the fields
+    ``state`` and ``reason``.
+    """
     there = vhost.parameters
     if (component, name) not in there:
         return None
@@ -33,7 +35,9 @@ def _described(vhost, component, name):
 @blueprint.get("/api/parameters/<component>/<vhost>")
 @access(POLICYMAKER)
 def list_parameters(component=None, vhost=None):
-    """Return the parameters of one or all components and vhosts. Policies are listed at /api/policies."""
+    """Return the parameters of one component or of all, in one vhost or in all. Policies are listed at
+    /api/policies.
+    """
     return listing(sliced([
         (there, owner, name) for there in vhosts_named(vhost) for owner, name in there.parameters
         if owner != POLICY and component in (None, owner)
@@ -148,7 +152,9 @@ def delete_global_parameter(name):
 
 
 def set_value(put, framed=str):
-    """Call ``put`` with the body's ``value``. A ValueError becomes BadRequest with ``framed(error)``."""
+    """Call ``put`` with the field ``value`` of the request's body. If it raises ValueError, raise BadRequest
+    with the text ``framed(error)``.
+    """
     value = body(required=("value",))["value"]
     try:
         put(value)

@@ -1,5 +1,5 @@
-"""/api/permissions, /api/topic-permissions: grants rights in vhosts and on routing keys, for administrators
-only.
+"""/api/permissions, /api/topic-permissions: shows, grants and deletes rights in vhosts and on routing keys,
+for administrators only.
 """
 from flask import Blueprint
 
@@ -110,7 +110,9 @@ def get_topic_permissions(vhost, user):
 @blueprint.put("/api/topic-permissions/<vhost>/<user>")
 @access(ADMINISTRATOR)
 def put_topic_permission(vhost, user):
-    """Limit routing keys at a topic ``exchange``: ``write`` and ``read`` are regular expressions."""
+    """Limit the routing keys that the user may use at a topic ``exchange``. ``write`` (to publish) and
+    ``read`` (to bind) are regular expressions.
+    """
     holder = _holder(user, vhost)
     wanted = body(required=("exchange", "write", "read"))
     exchange, write, read = (text_of(wanted, key) for key in ("exchange", "write", "read"))
@@ -131,7 +133,7 @@ def delete_topic_permissions(vhost, user, exchange):
 
 
 def _holder(user, vhost):
-    """Return the user. Raises BadRequest, as RabbitMQ does, if the user or the vhost is missing."""
+    """Return the User. Raises BadRequest, as RabbitMQ does, if the user or the vhost is missing."""
     holder = node().broker.users.get(user)
     if holder is None or vhost not in node().broker.vhosts:
         raise BadRequest("vhost_or_user_not_found")

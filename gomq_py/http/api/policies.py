@@ -1,4 +1,4 @@
-"""/api/policies, /api/operator-policies: lists, sets, previews and deletes policies of both kinds."""
+"""/api/policies, /api/operator-policies: lists, sets, previews and deletes policies and operator policies."""
 from flask import Blueprint, g
 
 from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY
@@ -18,14 +18,14 @@ PREVIEWED = 200
 
 
 class Family:
-    """The routes of one kind of policy, user or operator. Users with the tag ``writer`` may change them."""
+    """The routes of one kind of policy, user or operator. Only the tag ``writer`` lets a user change them."""
 
     def __init__(self, component, writer):
         self._component = component
         self._writer = writer
 
     def register(self, path, name):
-        """Add the routes below ``path``. The names of their endpoints begin with ``name``."""
+        """Add the routes below the URL ``path``. The names of their Flask endpoints begin with ``name``."""
         one = f"{path}/<vhost>/<name>"
         for rules, method, tag, view in (
                 ((path, f"{path}/<vhost>"), "GET", MANAGEMENT, self.list_all),
@@ -49,7 +49,7 @@ class Family:
 
     def put(self, vhost, name):
         """Create or replace the policy, which is in force at once. If a policy and an operator policy set the
-        same number, the lower one holds.
+        same number, the lower number holds.
         """
         there = writable_vhost(vhost)
         value, by = self._wanted(), set_by()
@@ -107,7 +107,7 @@ class Family:
 
 
 def _check_token(definition):
-    """Raise BadRequest if the user of a token sets a definition with HANDS_ON keys."""
+    """Raise BadRequest if ``definition`` has HANDS_ON keys, which the user of a token may not set."""
     # Such a policy acts with the rights of its author, which the broker cannot look up for a token.
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:

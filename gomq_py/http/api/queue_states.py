@@ -1,4 +1,4 @@
-"""/api/queues/<vhost>/<name>/pause, resume, restart: changes the state of a queue, as in LavinMQ."""
+"""/api/queues/<vhost>/<name>/pause, resume, restart: pauses, resumes and reopens a queue, as in LavinMQ."""
 from flask import Blueprint
 
 from gomq_py.broker.verbs import queues
@@ -12,7 +12,7 @@ blueprint = Blueprint("queue_states", __name__)
 @blueprint.put("/api/queues/<vhost>/<name>/pause")
 @access(MANAGEMENT)
 def pause_queue(vhost, name):
-    """Pause deliveries from the queue until it is resumed, over a restart too; publishing goes on."""
+    """Pause deliveries from the queue until it is resumed, even after a restart; publishing goes on."""
     _pause(vhost, name, True)
     return no_content()
 
@@ -28,7 +28,7 @@ def resume_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>/restart")
 @access(MANAGEMENT)
 def restart_queue(vhost, name):
-    """Reopen, with its messages, a queue that a fault of its files closed; 400 for a queue that is open."""
+    """Reopen, with its messages, a queue that was closed after a fault of its files; 400 if it is open."""
     find_queue(vhost, name)
     queues.restart(caller(vhost), name)
     return no_content()

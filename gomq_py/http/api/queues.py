@@ -1,4 +1,4 @@
-"""/api/queues: lists, declares, deletes and purges queues, and takes messages out of them."""
+"""/api/queues: lists, declares, deletes and purges queues, and gets messages from them."""
 import time
 from functools import partial
 from itertools import islice
@@ -41,8 +41,9 @@ UNACKED_LOOK = 10
 @blueprint.get("/api/queues/<vhost>")
 @access(MANAGEMENT)
 def list_queues(vhost=None):
-    """Return the queues of one vhost, or of all vhosts that the user sees. RabbitMQ's ``disable_stats`` and
-    ``enable_queue_totals`` make long lists small and quick.
+    """Return the queues of one vhost, or of all vhosts that the user sees. With RabbitMQ's ``disable_stats``
+    they have no counts and rates, which makes long lists small and quick; with ``enable_queue_totals``, too,
+    they have counts of messages.
     """
     found = []
     for one in vhosts_named(vhost):
@@ -78,7 +79,7 @@ def get_queue(vhost, name):
 @access(MANAGEMENT)
 def get_quorum_status(vhost, name):
     """Return the members of a queue declared as a quorum queue: this node, which leads. RabbitMQ's figures of
-    its log say nothing here.
+    its Raft log are constants here.
     """
     type_ = queue_type_of(find_queue(vhost, name).arguments)
     if type_ != QUORUM:
@@ -107,7 +108,9 @@ def put_queue(vhost, name):
 @blueprint.delete("/api/queues/<vhost>/<name>")
 @access(MANAGEMENT)
 def delete_queue(vhost, name):
-    """Delete the queue; ``?if-unused=true``: only without consumers, ``?if-empty=true``: without messages."""
+    """Delete the queue; with ``?if-unused=true`` only if it has no consumers, with ``?if-empty=true`` only if
+    it has no messages.
+    """
     find_queue(vhost, name)
     queues.delete(
         caller(vhost), name, if_unused=request.args.get("if-unused") == "true",
@@ -118,7 +121,7 @@ def delete_queue(vhost, name):
 @blueprint.delete("/api/queues/<vhost>/<name>/contents")
 @access(MANAGEMENT)
 def purge_queue(vhost, name):
-    """Purge the queue: drop all ready messages, or with ``?count=`` at most so many, the oldest first."""
+    """Purge the queue: drop all ready messages, or with ``?count=`` at most that many, the oldest first."""
     find_queue(vhost, name)
     asked = request.args.get("count", "")
     if not asked:
@@ -175,8 +178,8 @@ def _unacked(queue):
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")
 @access(MANAGEMENT)
 def list_queue_bindings(vhost, name):
-    """Return the bindings to the queue, the default exchange's first; an empty list if the queue does not
-    exist, as in RabbitMQ.
+    """Return the bindings to the queue, the one of the default exchange first; an empty list if the queue
+    does not exist, as in RabbitMQ.
     """
     there = find_vhost(vhost)
     queue = there.queues.get(name)
@@ -190,8 +193,8 @@ def list_queue_bindings(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/get")
 @access(MANAGEMENT)
 def get_messages(vhost, name):
-    """Get ``count`` messages from the queue and return them; a ``count`` of -1 means all. ``ackmode`` says
-    whether the messages are acknowledged, rejected or requeued. This changes the queue.
+    """Get ``count`` messages from the queue and return them; a ``count`` of -1 means all, 10000 at most.
+    ``ackmode`` says whether the messages are acknowledged, rejected or requeued. This changes the queue.
     """
     queue_to_take_from(vhost, name)
     wanted = body()

@@ -16,9 +16,7 @@ blueprint = Blueprint("schedules", __name__)
 @blueprint.get("/api/schedules/<vhost>")
 @access(MANAGEMENT)
 def list_schedules(vhost=None):
-    """Return the schedules of one vhost, or of all that the user sees, in the exchanges that the user may
-    read.
-    """
+    """Return the schedules of exchanges that the user may read, in one vhost or in all that the user sees."""
     return paced_list(
         _shape(exchange, due_ms, message) for there in vhosts_named(vhost)
         for exchange in list(there.exchanges.values())

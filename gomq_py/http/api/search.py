@@ -1,7 +1,7 @@
 """/api/queues/…/search: finds messages by content without taking them. Specific to gomq-py.
 
-A request examines a limited number of messages and bytes, and returns the offset for the next request. A
-client can stop at any time.
+A request examines a limited number of messages and bytes, and returns the offset for the next request, so
+that a client can stop a long search.
 """
 import fnmatch
 import re
@@ -66,7 +66,7 @@ def search_messages(vhost, name):
 
 
 def _found(browser, criteria, offset, count, examined_max, octets_max):
-    """Search messages of a queue browser; return the answer as a dict. May switch greenlets."""
+    """Search the messages of a queue browser, and return the answer's JSON object. May switch greenlets."""
     found: list[dict] = []
     examined = octets = 0
     is_end = not passed_over(browser, offset)
@@ -89,7 +89,7 @@ def _found(browser, criteria, offset, count, examined_max, octets_max):
 
 
 class Criteria:
-    """The conditions of a search for messages. Raises BadRequest for invalid conditions."""
+    """The conditions of a search, from the request's JSON object. Raises BadRequest for invalid ones."""
 
     def __init__(self, wanted):
         ignore_case = boolean_of(wanted, "ignore_case")
@@ -157,7 +157,7 @@ class Criteria:
 
 
 def steps_of(path):
-    """Return a JSON path as a list of keys (texts) and indexes (numbers). Raises BadRequest.
+    """Return a JSON path as a list of keys (str) and indexes (int). Raises BadRequest.
 
     >>> steps_of("$.order.lines[0].sku")
     ['order', 'lines', 0, 'sku']
@@ -187,5 +187,7 @@ def _text(wanted, key):
 
 
 def _globbed(text):
-    """Return a regular expression for a text with the wildcards ``*`` and ``?``. Matches are fast."""
+    """Return a compiled pattern for a text with the wildcards ``*`` and ``?``; None for None. A run of ``*``
+    becomes one, so that matching stays fast.
+    """
     return None if text is None else re.compile(fnmatch.translate(re.sub(r"\*+", "*", text)), re.DOTALL)

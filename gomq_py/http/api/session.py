@@ -16,7 +16,9 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """Return the user whose login is in the Authorization header or the body. May switch greenlets."""
+    """Return the User whose name and password, or token, is in the Authorization header or in the body. May
+    switch greenlets.
+    """
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
@@ -35,7 +37,9 @@ def _authenticate():
 @blueprint.post("/api/session")
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
-    """Log in: set a cookie, and return the token for X-CSRF-Token of requests that change something."""
+    """Log in: set the session's cookie, and return the token that later requests must send as
+    ``X-CSRF-Token`` if they change something.
+    """
     _end_all_given()  # the browser drops their cookies with this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)
@@ -46,7 +50,7 @@ def begin_session():
 @blueprint.get("/api/session")
 @access(MANAGEMENT)
 def get_session():
-    """Return the user and the token of the cookie's session, for a page that was reloaded."""
+    """Return the user and the CSRF token of the cookie's session, for a page that was reloaded."""
     _check_there_is_one()
     return _unkept(json_answer(_shape(number_in_cookie())))
 
@@ -82,7 +86,7 @@ def _shape(number):
 
 
 def _permissions():
-    """Return the user's permissions in each vhost, from which a page knows which actions to offer."""
+    """Return the user's permissions in each vhost as JSON; the web page offers actions accordingly."""
     found = (g.user.permission(name) for name in list(node().broker.vhosts))
     return [
         {"vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}

@@ -19,8 +19,8 @@ ORIGIN = "management API"
 @blueprint.get("/api/settings")
 @access(ADMINISTRATOR)
 def list_settings():
-    """Return every setting: its section and key, its value as text, and where that was given. Secrets are
-    asterisks.
+    """Return every setting: its section and key, its value as text, and its origin, such as ``gomq.ini:12``
+    or ``default``. Secrets are asterisks.
     """
     settings = node().settings
     return json_answer([
@@ -35,8 +35,8 @@ def list_settings():
 @blueprint.put("/api/settings/<name>")
 @access(ADMINISTRATOR)
 def put_setting(name):
-    """Set an adjustable setting to ``value``, at once. The next reload or start takes what the configuration
-    says.
+    """Set an adjustable setting to ``value``, at once. The next reload or start sets it to the value in the
+    configuration again.
     """
     if name not in BY_ATTRIBUTE:
         raise NoSuchObject(f"no such setting: {name}")

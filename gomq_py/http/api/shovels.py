@@ -48,7 +48,7 @@ def delete_shovel(vhost, name):
 @blueprint.put("/api/shovels/<vhost>/<name>/pause")
 @access(POLICYMAKER)
 def pause_shovel(vhost, name):
-    """Pause the shovel until it is resumed, over a restart too. 422 if it is paused already."""
+    """Pause the shovel until it is resumed, even after a restart. 422 if it is paused already."""
     if not _done(node().shovels.pause, _find(vhost, name)):
         raise Unprocessable("The shovel is paused already")
     return no_content()
@@ -67,7 +67,7 @@ def resume_shovel(vhost, name):
 @blueprint.delete("/api/shovels/vhost/<vhost>/<name>/restart")
 @access(POLICYMAKER)
 def restart_shovel(vhost, name):
-    """Reconnect the shovel, unless it is paused; a new definition that waits for a restart takes effect."""
+    """Reconnect the shovel, unless it is paused. A new definition that waits for a restart takes effect."""
     _done(node().shovels.restart, _find(vhost, name), set_by())
     return no_content()
 

@@ -41,7 +41,7 @@ def list_streams(vhost):
 @blueprint.get("/api/streams/<vhost>/<name>")
 @access(ANYBODY)
 def get_stream(vhost, name):
-    """Return the stream's epoch and offsets, its consumers with their lag, and stored positions."""
+    """Return the stream's epoch and offsets, its consumers with their lag, and their stored positions."""
     stream = find_stream(vhost, name)
     return json_answer(
         {"name": name, "vhost": vhost, **stream.describe(), "segments": len(stream.segments())}
@@ -51,7 +51,9 @@ def get_stream(vhost, name):
 @blueprint.get("/api/streams/<vhost>/<name>/segments")
 @access(ANYBODY)
 def list_segments(vhost, name):
-    """Return the stream's segments, oldest first: offsets, counts, and readable octets of each."""
+    """Return the stream's segments, oldest first, each with its offsets, its number of messages and its
+    readable octets.
+    """
     stream = find_stream(vhost, name)
     parts = [
         {key: part[key] for key in (
@@ -68,8 +70,8 @@ def list_segments(vhost, name):
 @blueprint.get("/api/streams/<vhost>/<name>/segments/<int:number>")
 @access(ANYBODY)
 def read_segment(vhost, name, number):
-    """Return octets of a segment's file from ``offset`` on: ``length`` octets, or all octets that may be
-    read. 404 if the segment is deleted, or if ``epoch`` is of an earlier stream with this name.
+    """Return octets of a segment's file from position ``offset`` on: ``length`` octets, or all octets that
+    may be read. 404 if the segment is deleted, or if ``epoch`` is of an earlier stream with this name.
     """
     stream = find_stream(vhost, name)
     if request.args.get("epoch", stream.epoch) != stream.epoch:
@@ -117,7 +119,9 @@ def _peeked(cursor, look):
 @blueprint.get("/api/streams/<vhost>/<name>/offset")
 @access(ANYBODY)
 def find_offset(vhost, name):
-    """Return the offset of the first message at or after ``timestamp`` (Unix ms), else the next offset."""
+    """Return the offset of the first message at or after ``timestamp`` (Unix ms); without such a message, the
+    offset that the next message will get.
+    """
     stream = find_stream(vhost, name)
     if "timestamp" not in request.args:
         raise BadRequest("timestamp is missing: Unix milliseconds")
@@ -135,7 +139,7 @@ def delete_offset(vhost, name, tag):
 
 
 def find_stream(vhost, name):
-    """Return the open stream of this name, if the user may read it. Raises NoSuchObject, NotAuthorised."""
+    """Return the open stream of this name. Raises NoSuchObject; NotAuthorised if the user may not read it."""
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)
     if not isinstance(queue, StreamQueue):
@@ -146,7 +150,7 @@ def find_stream(vhost, name):
 
 
 def _chunks(fd, at, end):
-    """Yield the bytes of a file from ``at`` to ``end``. May switch greenlets."""
+    """Yield the bytes of the file ``fd`` from position ``at`` to ``end``. May switch greenlets."""
     while at < end:
         chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)
         if not chunk:

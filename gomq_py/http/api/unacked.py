@@ -1,4 +1,4 @@
-"""/api/unacked: shows which clients have unacknowledged messages, and requeues these. Specific to gomq-py."""
+"""/api/unacked: shows which clients have unacknowledged messages, and requeues some. Specific to gomq-py."""
 import time
 
 from flask import Blueprint
@@ -41,8 +41,8 @@ def list_unacked(vhost=None, name=None):
 @blueprint.post("/api/unacked/<vhost>/<name>/return")
 @access(MANAGEMENT)
 def return_message(vhost, name):
-    """Requeue the unacknowledged message ``delivery_tag`` of ``channel``. A later ack or reject by the client
-    is ignored.
+    """Requeue the unacknowledged message with this ``delivery_tag`` of the channel named ``channel``. A later
+    ack or reject by the client is ignored.
     """
     queue = find_queue(vhost, name)
     wanted = body(required=("channel", "delivery_tag"))
@@ -60,7 +60,9 @@ def return_message(vhost, name):
 
 
 def _holders(is_meant):
-    """Yield as JSON the consumers and channels with messages of selected queues. May switch greenlets."""
+    """Yield, as JSON, each consumer or channel with unacknowledged messages of a queue for which
+    ``is_meant(queue)`` is true. At most SHOWN_MAX. May switch greenlets.
+    """
     now_s, count = time.time(), 0
     for connection in paced(visible()):
         for channel in paced(list(getattr(connection, "channels", {}).values())):

@@ -39,8 +39,8 @@ def get_user(name):
 @blueprint.get("/api/users/<name>/queues")
 @access(MANAGEMENT)
 def list_queues_of_user(name):
-    """Return the queues that this user declared, in the vhosts that the request's user sees; an empty list
-    for an unknown user, as in RabbitMQ.
+    """Return the queues that this user declared, in the vhosts that the caller sees; an empty list for an
+    unknown user, as in RabbitMQ.
     """
     found = []
     for vhost in visible_vhosts():
@@ -52,7 +52,8 @@ def list_queues_of_user(name):
 @blueprint.put("/api/users/<name>")
 @access(ADMINISTRATOR)
 def put_user(name):
-    """Create or change a user: ``password`` or ``password_hash``, and ``tags`` as a comma list or an array.
+    """Create or change a user: ``password`` or ``password_hash``, and ``tags`` as a comma-separated text or
+    an array.
 
     May switch greenlets.
     """
@@ -86,8 +87,8 @@ def put_user(name):
 @blueprint.post("/api/users/<name>/authenticate")
 @access(ADMINISTRATOR)
 def authenticate(name):
-    """Return whether the user can log in with ``password`` from the caller's address, and if not, why. May
-    switch greenlets.
+    """Return whether the user can log in with ``password`` from the caller's address, and if not, the reason.
+    May switch greenlets.
     """
     password = text_of(body(required=("password",)), "password")
     try:
@@ -128,7 +129,7 @@ def _delete(names):
 
 
 def tags_of(value):
-    """Return a list of tags from ``a,b`` or a list. Raises BadRequest."""
+    """Return the tags in ``value``, a comma-separated text or a list, as a list. Raises BadRequest."""
     if isinstance(value, str):
         return [tag.strip() for tag in value.split(",") if tag.strip()]
     if isinstance(value, list) and all(isinstance(tag, str) for tag in value):

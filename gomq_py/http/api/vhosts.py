@@ -57,7 +57,7 @@ def put_vhost(name):
 
 
 def _tags(tags):
-    """Return a list of tags from a list or a text with commas; None for None. Raises BadRequest."""
+    """Return the tags in a comma-separated text or a list as a list; None for None. Raises BadRequest."""
     if isinstance(tags, str):
         return [tag.strip() for tag in tags.split(",") if tag.strip()]
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
@@ -66,7 +66,9 @@ def _tags(tags):
 
 
 def _queue_type(kind):
-    """Return the default queue type in a body. None for "" and ``undefined``, which RabbitMQ's page sends."""
+    """Return the default queue type that a body names; None for None, "" and ``undefined``, which RabbitMQ's
+    page sends. Raises BadRequest for an unknown type.
+    """
     if kind in (None, "", "undefined"):
         return None
     if not isinstance(kind, str) or kind not in TYPES:
@@ -77,7 +79,7 @@ def _queue_type(kind):
 @blueprint.delete("/api/vhosts/<name>")
 @access(ADMINISTRATOR)
 def delete_vhost(name):
-    """Delete the vhost with all that is in it, and close its connections. 412 while it is protected."""
+    """Delete the vhost with all that it contains, and close its connections. 412 while it is protected."""
     try:
         node().broker.check_may_be_deleted(find_vhost(name))
     except PreconditionFailed as error:
@@ -109,7 +111,7 @@ def start_vhost(name, where):
 @blueprint.get("/api/vhosts/<name>/connections")
 @access(MANAGEMENT)
 def list_vhost_connections(name):
-    """Return the connections to the vhost, that the user sees."""
+    """Return those connections to the vhost that the user may see."""
     find_vhost(name)
     return listing([one for one in visible() if one.vhost.name == name], kinds.CONNECTIONS)
 
@@ -117,6 +119,6 @@ def list_vhost_connections(name):
 @blueprint.get("/api/vhosts/<name>/channels")
 @access(MANAGEMENT)
 def list_vhost_channels(name):
-    """Return the channels in the vhost, on connections that the user sees."""
+    """Return the channels in the vhost whose connections the user may see."""
     find_vhost(name)
     return list_of_channels([one for one in visible() if one.vhost.name == name])

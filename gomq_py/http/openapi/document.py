@@ -1,4 +1,4 @@
-"""The OpenAPI document: the app's own paths, each with its operation.
+"""Makes the OpenAPI document from the app's routes, the views' docstrings and the table of operations.
 
 No route can be missing: a route without an operation raises KeyError, unless its method is DELETE.
 """

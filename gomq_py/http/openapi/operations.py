@@ -1,4 +1,4 @@
-"""A table of the bodies, queries and answers of each endpoint, by endpoint and method."""
+"""A table of the request bodies, query parameters and answers, by (endpoint, method)."""
 from typing import NamedTuple
 
 from gomq_py.http.openapi.schemas import COUNT, MAYBE_COUNT, TEXT, ref, record, some
@@ -15,7 +15,9 @@ METRICS = ("prefix", "family", "vhost")
 
 
 class Operation(NamedTuple):
-    """A request in OpenAPI: ``answers`` is {status: schema or None}, ``body`` a name in BODIES or None."""
+    """A request in OpenAPI. ``answers`` is {status: schema, or None without a body}, ``body`` a key of BODIES
+    or None, ``query`` names of parameters, ``media`` the answers' content type.
+    """
 
     answers: dict
     body: str | None = None
@@ -24,7 +26,7 @@ class Operation(NamedTuple):
 
 
 def shows(schema, query=()):
-    """Return the Operation of a GET that returns one object."""
+    """Return the Operation of a GET that returns JSON of this schema."""
     return Operation({200: schema}, query=(*query, "columns"))
 
 
@@ -48,7 +50,7 @@ def does(body=None, query=()):
 
 
 def moves(body, done):
-    """Return the Operation of a POST that moves messages. The field ``done`` counts the moved messages."""
+    """Return the Operation of a POST that moves or copies messages. The answer counts them in ``done``."""
     counts = {"type": "object", "additionalProperties": {"type": "integer"}}
     return Operation({200: record({
         "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"},

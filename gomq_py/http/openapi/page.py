@@ -1,4 +1,5 @@
-"""The OpenAPI document as an HTML page: each operation with text, parameters and an example, by subject.
+"""Makes an HTML page of the OpenAPI document: each operation with text, parameters and an example, by
+subject.
 
 Below the operations are the arguments of queues and exchanges, and the objects in answers.
 """
@@ -42,7 +43,9 @@ KINDS = {
 
 
 def rendered(document, arguments, manual):
-    """Return the page as text. ``manual``: the documentation's URL, or "". May switch greenlets."""
+    """Return the page's HTML. ``arguments`` are those of ``api.arguments.described()``; ``manual`` is the
+    documentation's URL, or "". May switch greenlets.
+    """
     info, subjects = document["info"], [tag["name"] for tag in document["tags"]]
     contents = "".join(
         f"<li><a href='#{anchor(one)}'>{escape(one)}</a>" for one in (*subjects, ARGUMENTS, OBJECTS))
@@ -96,7 +99,7 @@ def _blueprint(operation):
 
 
 def _operation(same):
-    """Return an operation as HTML. ``same``: (method, path, operation) of each of its paths."""
+    """Return the HTML of an operation. ``same``: a (method, path, operation) for each of its paths."""
     method, path, operation = same[0]
     paths = "".join(
         f"<h3><span class='method {one.lower()}'>{one}</span> <code>{escape(at)}</code></h3>"

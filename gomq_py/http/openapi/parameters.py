@@ -9,7 +9,7 @@ SECONDS = {"type": "integer", "minimum": 1, "maximum": 86400}
 
 
 class Parameter(NamedTuple):
-    """A parameter. ``text``: its meaning; ``example``: an example value; ``schema``: its type in a query."""
+    """A parameter of a path or query: its meaning, an example value, its schema if it is in a query."""
 
     text: str
     example: str = ""

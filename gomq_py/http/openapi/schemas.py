@@ -1,7 +1,6 @@
 """Tables: every JSON object of the management API, field by field (JSON Schema 2020-12).
 
-Tests validate live answers against these schemas. Unknown fields are errors: a field missing here is a
-mistake here or in ``shapes``.
+Tests validate live answers against these schemas. A field that is missing here fails them.
 """
 from gomq_py.http.statistics import (
     CHANNEL_STATS, CHURN, EXCHANGE_STATS, LENGTH_NAMES, NODE_STATS, OCTETS, QUEUE_STATS, VHOST_STATS,
@@ -17,7 +16,7 @@ ANYTHING = {}
 
 
 def ref(name):
-    """Return a reference to the schema of this name in the document."""
+    """Return a reference to the component schema of this name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -430,7 +429,7 @@ COMPONENTS = {
 
 
 def wanted(required=None, optional=None):
-    """Return the schema of a request's body. Other fields are ignored, as in RabbitMQ."""
+    """Return the schema of a request's body with these fields. Other fields are ignored, as in RabbitMQ."""
     required = required or {}
     return {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
 
