@@ -107,9 +107,7 @@ class Doors:
         self._suspended: list[tuple[int, tuple[str, str, Any]]] = []
 
     def open(self) -> None:
-        """Bind all listeners, then accept clients. After a BindError or TLSError the caller must
-        ``close``.
-        """
+        """Bind all listeners, then accept clients. Raises BindError, TLSError: the caller must ``close``."""
         settings = self._settings
         self._apply_options(settings)
         contexts = self.prepare(settings, self._tls_ports())

@@ -73,9 +73,7 @@ class Addresses:
     def url(
         self, user: str = "guest", password: str = "guest", vhost: str | None = None, protocol: str = "amqp",
     ) -> str:
-        """Return a URL with these parts, percent-encoded. ``vhost`` None: the default one, left out for
-        MQTT.
-        """
+        """Return a URL with these parts, percent-encoded. ``vhost`` None: the default; MQTT omits it."""
         host, port = self._address(protocol)
         if vhost is None:
             vhost = "" if protocol.startswith("mqtt") and self._vhost == "/" else self._vhost

@@ -52,9 +52,7 @@ class Pattern:
         return f"<Pattern {self.text!r}>"
 
     def found_in(self, name):
-        """Return True if the pattern matches anywhere in the name. Raises TimeoutError if that takes too
-        long.
-        """
+        """Return True if the pattern matches anywhere in the name. Raises TimeoutError for a slow match."""
         if self._search is None:
             return True
         try:
