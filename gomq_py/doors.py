@@ -62,7 +62,7 @@ SNI_PROTOCOLS = {AMQPS: "amqp", MQTTS: "mqtt", HTTPS: "http"}
 
 
 def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, Any]] = ()) -> bool:
-    """True if a setting or an inherited socket requires a listener of this protocol."""
+    """Return True if a setting or an inherited socket requires a listener of this protocol."""
     served = PROTOCOLS[protocol]
     names = {name for name, _ in inherited}
     return bool(

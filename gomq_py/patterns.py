@@ -94,12 +94,12 @@ class Globs:
         return f"<Globs {self.text!r}>"
 
     def found_in(self, name):
-        """True if at least one of the patterns matches the whole name."""
+        """Return True if at least one of the patterns matches the whole name."""
         return any(_is_all_of(name, parts) for parts in self._parts)
 
 
 def _is_all_of(name, parts):
-    """True if the name consists of these parts in this order, with any text between them."""
+    """Return True if the name consists of these parts in this order, with any text between them."""
     # Looks for each part at its first occurrence only, because a later one never matches more.
     first, last = parts[0], parts[-1]
     if len(parts) == 1:

@@ -1,6 +1,7 @@
 """Checks the columns chosen for a list against the broker's own description of its API (OpenAPI).
 
-The description is read only if no row has one of the columns: that column may be optional, or mistyped.
+The description is read only if a chosen column is in no row, because such a column may be optional or
+mistyped.
 """
 import json
 import re

@@ -1,6 +1,6 @@
 """Commands that define shovels and federation upstreams, with the flags of lavinmqctl.
 
-Their parameters are set with the names of rabbitmqctl.
+Also set_parameter and set_global_parameter, as in rabbitmqctl.
 """
 import json
 

@@ -23,8 +23,8 @@ def _alarm(reason):
 
 
 class UserEvents:
-    """Callback that emits events about users. Call it with a record of the users' log before applying
-    that.
+    """Callback that emits events about users. Call it with each record of the users' log, before that is
+    applied.
     """
 
     def __init__(self, events, users):
