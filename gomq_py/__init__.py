@@ -1,8 +1,8 @@
 """gomq-py: a message broker that serves AMQP 0-9-1 and MQTT from one durable store.
 
-Importing this package imports no other module of it; ``gomq_py.Broker``, which runs a broker inside a
-program, is imported at its first use. With ``GOMQ_PURE_PYTHON=1`` all later imports of the package load the
-``.py`` files instead of the compiled modules.
+Importing this package imports no other module of it. ``gomq_py.Broker``, which runs a broker inside a
+program, is imported when it is first used. With ``GOMQ_PURE_PYTHON=1`` all later imports from this package
+load the ``.py`` files instead of the compiled modules.
 """
 import os
 

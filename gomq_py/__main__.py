@@ -1,9 +1,9 @@
-"""``gomq-py`` and ``python -m gomq_py``: the broker.
+"""Entry point of the broker: ``gomq-py`` and ``python -m gomq_py``.
 
-Monkey-patches the standard library first, for libraries that the broker uses; broker code never relies on the
-patch. Two unused parts of gevent are switched off: its plugin search, which imports 3 MB of mail and archive
-modules, and its patch of subprocess. ssl is patched only when it is imported, because OpenSSL takes 5 MB that
-a broker without TLS saves.
+Monkey-patches the standard library first, for libraries that the broker uses; the broker's own code never
+relies on the patch. Two unused parts of gevent are switched off: its plugin search, which imports 3 MB of
+mail and archive modules, and its patch of subprocess. ssl is patched only when it is imported, because a
+broker without TLS does not import OpenSSL and so saves 5 MB.
 """
 import signal
 import sys
@@ -20,7 +20,7 @@ class SslPatcher:
     # It stays until the patch has succeeded: an import may fail, and a caller may look for a module without
     # importing it.
     def find_spec(cls, name, path=None, target=None):
-        """Return the spec of ssl or gevent.ssl; None for any other module."""
+        """Return the spec of ssl or gevent.ssl, whose loader also patches ssl; None for any other module."""
         if name not in ("ssl", "gevent.ssl"):
             return None
         spec = PathFinder.find_spec(name, path, target)

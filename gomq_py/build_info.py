@@ -86,7 +86,7 @@ def compiled_file(name: str, root: Path = ROOT) -> Path | None:
 
 
 def stale_modules(root: Path = ROOT) -> list[str]:
-    """Return the names of modules whose compiled file was built from other sources than the present."""
+    """Return the names of modules whose compiled file was built from other sources than the present ones."""
     stale = []
     for name in hot_modules(root):
         path = compiled_file(name, root)
@@ -103,7 +103,7 @@ def left_over(root: Path = ROOT) -> list[Path]:
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:
-    """Return the modules in ``hot`` (None: hot_modules()) that an import loads as plain Python."""
+    """Return the names in ``hot`` (None: hot_modules()) of modules that an import loads as plain Python."""
     return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 

@@ -1,13 +1,13 @@
-"""Digests: hashes short texts with Python's own hash functions, without OpenSSL.
+"""Digests of short texts by Python's own hash functions, without OpenSSL.
 
-hashlib loads OpenSSL, 4 MB that a broker without TLS saves, and is no faster for a password or a name.
+hashlib loads OpenSSL, whose 4 MB a broker without TLS saves, and is no faster for a password or a name.
 Imports only the standard library.
 """
 from importlib import import_module
 
 
 def _found(name, *modules):
-    """Return the constructor ``name`` from the first of ``modules`` that can be imported, else hashlib's."""
+    """Return the hash constructor ``name`` of the first importable of ``modules``, else of hashlib."""
     for module in modules:
         try:
             return getattr(import_module(module), name)

@@ -2,7 +2,8 @@
 
 Used by ``node``. Binds all listeners before it accepts a client: if a port is in use, no client is served.
 Holds the certificates, trusted proxies and socket options that a reload changes for new connections. Knows
-the listeners and nothing of the protocols behind them.
+the listeners and nothing of the protocols behind them. A *side door* is a listener of another protocol than
+AMQP and MQTT: HTTP, HTTPS, metrics or the control socket.
 """
 import os
 from collections.abc import Callable, Sequence
@@ -22,8 +23,8 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 class Served(NamedTuple):
     """Names of the settings of one protocol's listeners. ``tls``: name of the listener over TLS.
-    ``is_needed``: the broker does not start if the port is in use. Otherwise it starts without this listener,
-    unless the configuration names the port.
+    ``is_needed``: True if the broker does not start when the port is in use. Otherwise it starts without this
+    listener, unless the configuration names the port.
     """
 
     bind: str
@@ -61,7 +62,7 @@ SNI_PROTOCOLS = {AMQPS: "amqp", MQTTS: "mqtt", HTTPS: "http"}
 
 
 def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, Any]] = ()) -> bool:
-    """True if a setting or an inherited socket requires a listener of this protocol."""
+    """Return True if a setting or an inherited socket requires a listener of this protocol."""
     served = PROTOCOLS[protocol]
     names = {name for name, _ in inherited}
     return bool(
@@ -72,9 +73,7 @@ def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, 
 
 
 class Doors:
-    """Opens, changes and closes the listeners of one broker. ``listeners``: the open listeners. ``options``:
-    the SocketOptions of accepted clients.
-    """
+    """The listeners of one broker. ``listeners``: the open ones. ``options``: SocketOptions of clients."""
 
     def __init__(
         self, settings: Settings, handlers: dict[str, tuple[Callable[..., Any], Any, bool]],
@@ -85,9 +84,9 @@ class Doors:
         """Take the parts that serve each listener:
 
             handlers             {protocol of PROTOCOLS: (function that serves a socket, admission gate,
-                                 whether that function never switches greenlets)}
+                                 True if that function never switches greenlets)}
             make_side_door(protocol, socket, tls)
-                                 makes the listener of any other protocol
+                                 returns the listener of any other protocol; ``tls``: a Handshaker or None
             turns                schedules TLS handshakes (hub.turns)
             inherited            (name, listening socket) pairs
             forward(listener)    for a follower: returns the function that serves the listener's clients
@@ -155,7 +154,7 @@ class Doors:
             listener.close()
 
     def resume(self) -> None:
-        """Open the suspended ports. Raises BindError if another process holds some, which stay suspended."""
+        """Open the suspended ports. Raises BindError if some are in use, which then stay suspended."""
         settings, error = self._settings, None
         suspended, self._suspended = self._suspended, []
         for port, arguments in suspended:
@@ -180,8 +179,9 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return {name of a port: TLS contexts} for new ``settings``, before apply(). Raises TLSError. Reads
-        files, so it may run in a thread.
+        """Return {port's name: TLS contexts} for new ``settings``, to be given to apply(). ``ports``: the
+        names, such as "amqps"; None: those now open with TLS. Raises TLSError. Reads files, so it may run in
+        a thread.
         """
         # A first certificate opens its ports at the next start: it must not fail then.
         is_first = ports is None and settings.tls_cert and not self._settings.tls_cert
@@ -195,7 +195,7 @@ class Doors:
         return {port: tls.contexts_of(settings, SNI_PROTOCOLS[port]) for port in ports}
 
     def apply(self, settings: Settings, contexts: dict[str, Any]) -> None:
-        """Use the settings for new connections. ``contexts``: the result of ``prepare``."""
+        """Use the settings for new connections. ``contexts``: what ``prepare`` returned for them."""
         for port, found in contexts.items():
             self._handshakers[port].replace(found, settings.login_timeout)
         self._apply_options(settings)
@@ -211,8 +211,8 @@ class Doors:
     # opening
 
     def _tls_ports(self) -> list[str]:
-        """Return the names of the ports that need a certificate. Raises BindError for an inherited TLS socket
-        without tls_cert.
+        """Return the names of the ports that need a certificate, [] without tls_cert. Raises BindError for an
+        inherited TLS socket without tls_cert.
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
@@ -283,7 +283,9 @@ class Doors:
     def _bind(
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
-        """Return [listening socket]; [] if the port is -1, or a default port is in use and not needed."""
+        """Return [listening socket] for the settings named ``address`` and ``option``. [] if the port is -1;
+        or if it is in use, not needed, and not named by the configuration. Otherwise raises BindError.
+        """
         # Without it a second broker on the machine still serves AMQP.
         settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
@@ -324,7 +326,7 @@ class Doors:
         self.listeners.append(self._make_side_door(CONTROL, listening, None))
 
     def _take_inherited(self, protocol: str) -> list[Any]:
-        """Remove and return the inherited sockets of a protocol; there may be one per address."""
+        """Remove and return the inherited sockets of a protocol, a list: there may be one per address."""
         options = {name: served.systemd_name for name, served in PROTOCOLS.items()}
         options[HTTP] = "http_systemd_socket_name"
         name = getattr(self._settings, options[protocol]) if protocol in options else protocol

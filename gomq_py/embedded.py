@@ -2,7 +2,7 @@
 
 Runs a launcher, as cli does, but in a native thread with an event loop of its own. So it works in any
 program, monkey-patched or not, and several times in one process. Calls from other threads reach that thread
-through one inbox. Importing this module imports neither gevent nor the broker.
+through one queue of functions. Importing this module imports neither gevent nor the broker.
 """
 import atexit
 import os
@@ -30,7 +30,9 @@ LOOK_EVERY_S = 0.002
 
 
 class Addresses:
-    """The addresses of a broker's listeners, and URLs of a vhost for clients."""
+    """The addresses of a broker's listeners, and URLs for clients. A URL raises RuntimeError if the broker
+    does not run, or has no listener for it.
+    """
 
     _vhost = "/"
     _addresses: dict[str, tuple[str, int]]
@@ -54,12 +56,12 @@ class Addresses:
 
     @property
     def mqtt_url(self) -> str:
-        """The MQTT URL, for the user guest. A vhost other than the default one is its path."""
+        """The MQTT URL, for the user guest. Its path is the vhost, unless that is the default one."""
         return self.url(protocol="mqtt")
 
     @property
     def mqtts_url(self) -> str:
-        """The MQTT URL of the listener with TLS, for the user guest."""
+        """The MQTT URL of the listener with TLS, for the user guest; otherwise as ``mqtt_url``."""
         return self.url(protocol="mqtts")
 
     @property
@@ -71,7 +73,7 @@ class Addresses:
     def url(
         self, user: str = "guest", password: str = "guest", vhost: str | None = None, protocol: str = "amqp",
     ) -> str:
-        """Return a URL with these parts, percent-encoded. In an MQTT URL the default vhost is left out."""
+        """Return a URL with these parts, percent-encoded. ``vhost`` None: the default; MQTT omits it."""
         host, port = self._address(protocol)
         if vhost is None:
             vhost = "" if protocol.startswith("mqtt") and self._vhost == "/" else self._vhost
@@ -89,9 +91,11 @@ class Addresses:
 
 
 class Broker(Addresses):
-    """Runs one broker in a thread of this process. Nothing runs before ``start``. With ``data_dir`` None, all
-    data are in a temporary folder that is deleted at close. Port 0: a free port; -1: no listener. Further
-    keywords are settings by their names in docs/configuration.md (``heartbeat=10``, ``sync=False``).
+    """A broker that runs in a thread of this process, from ``start`` on.
+
+    With ``data_dir`` None, all data are in a temporary folder that is deleted at close. Port 0: a free port;
+    -1: no listener. Further keywords are settings by their names in docs/configuration.md (``heartbeat=10``,
+    ``sync=False``).
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class Broker(Addresses):
         http_port: int = -1, mqtt_port: int = -1, tls_cert: str = "", tls_key: str = "", amqps_port: int = -1,
         mqtts_port: int = -1, **settings: Any,
     ) -> None:
-        """Raises TypeError for an unknown setting, ValueError for an invalid value."""
+        """Check the settings. Raises TypeError for an unknown setting, ValueError for an invalid value."""
         from gomq_py.config.settings import Settings  # not above: ``import gomq_py`` costs nothing
         self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,
@@ -130,7 +134,9 @@ class Broker(Addresses):
         self.close()
 
     def start(self) -> Self:
-        """Start the broker, and return this object when clients can connect. Raises BootError."""
+        """Start the broker, and return this object when clients can connect. Raises BootError, RuntimeError
+        if it runs already, and TimeoutError after BOOT_TIMEOUT_S seconds.
+        """
         if self._is_running():
             raise RuntimeError("this broker is running already")
         _import_ahead(self._options["http_port"] >= 0 or self._options["metrics_http_port"] >= 0)
@@ -163,7 +169,9 @@ class Broker(Addresses):
             raise self._failure
 
     def serve_forever(self) -> None:
-        """Start, and serve until another thread calls ``close``. KeyboardInterrupt closes the broker, too."""
+        """Start the broker, and return when another thread has called ``close``. KeyboardInterrupt closes it,
+        too. Raises the errors of ``start``, and the error that ended the broker.
+        """
         self.start()
         try:
             while not _wait(self._ended, 3600.0):
@@ -175,13 +183,14 @@ class Broker(Addresses):
             raise self._failure
 
     def serve(self, listener: "socket.socket") -> None:
-        """Serve on the caller's listening TCP socket until another thread calls ``close``."""
+        """Serve AMQP on the caller's listening TCP socket until another thread calls ``close``."""
         self._listening = listener
         self.serve_forever()
 
     def close(self) -> None:
-        """Close all connections and files, and return when all are closed. May be called twice. All confirmed
-        messages are on disk, even if the close fails.
+        """Close all connections and files, and return when all are closed. May be called twice. Raises
+        TimeoutError after CLOSE_TIMEOUT_S seconds. All confirmed messages are on disk, even if the close
+        fails.
         """
         ended = True
         if self._is_running():
@@ -212,18 +221,19 @@ class Broker(Addresses):
         self.close()
 
     def _forget(self):
-        """In a forked child: close the broker's sockets and forget the broker, which stays the parent's."""
+        """Close the broker's sockets in a forked child; the broker goes on in the parent."""
         self._ended = self._knock = self._own_folder = None
         self._addresses = {}
         if self._launcher is not None:
             self._launcher.abandon()
 
     def _is_running(self):
-        """True from the start of the broker's thread until it has released everything."""
+        """Return True from the start of the broker's thread until that has released everything."""
         return self._ended is not None and self._ended.locked()
 
     def promote(self) -> None:
         """Make a follower (``cluster_leader="host:port"``) the leader; return when clients can connect.
+
         Raises RuntimeError if it is no follower, and BootError. After a BootError nothing is open, and the
         caller must still call ``close``.
         """
@@ -238,8 +248,11 @@ class Broker(Addresses):
     # calls into the broker's thread
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call ``function(launcher, *arguments)`` in the broker's thread, and return its result. The function
-        may switch greenlets but must not block the thread.
+        """Call ``function(launcher, *arguments)`` in the broker's thread, and return its result or raise its
+        error.
+
+        The function may switch greenlets but must not block the thread. Raises RuntimeError if the broker
+        does not run, and TimeoutError after CLOSE_TIMEOUT_S seconds.
         """
         if self._knock is None:
             raise RuntimeError("the broker is not running") from self._failure
@@ -331,12 +344,12 @@ class Broker(Addresses):
         self._stopping.set()
 
     def _deposed(self, reason):
-        """Stop, because another node leads. Only a new broker can follow it."""
+        """Stop, because another node leads the cluster. To follow it, the program makes a new Broker."""
         self._end(RuntimeError(
             f"this broker has stopped, because it leads its cluster no more: {reason}"))
 
     def _end(self, failure):
-        """Stop; ``serve_forever`` raises the failure, other calls raise errors caused by it."""
+        """Stop. ``serve_forever`` raises ``failure``, other calls raise errors caused by it."""
         self._failure = failure
         self._stopping.set()
 
@@ -367,7 +380,7 @@ def _import_ahead(with_management):
 
 
 def _native_threads():
-    """Return the unpatched (start_new_thread, allocate_lock), even if gevent has patched the program."""
+    """Return the original (start_new_thread, allocate_lock), even if gevent has patched the program."""
     import _thread
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
@@ -379,8 +392,8 @@ def _native_threads():
 
 
 def _wait(lock, timeout_s):
-    """Acquire a native lock. Returns False if that fails within ``timeout_s``. If the caller is a greenlet or
-    the program is patched, other greenlets run meanwhile.
+    """Acquire a native lock. Returns False if that takes longer than ``timeout_s``. If the caller is a
+    greenlet or the program is patched, other greenlets run meanwhile.
     """
     sleep = _cooperative_sleep()
     if sleep is None:
@@ -394,7 +407,7 @@ def _wait(lock, timeout_s):
 
 
 def _cooperative_sleep():
-    """Return a sleep function that lets this thread's other greenlets run; None if it has no greenlets."""
+    """Return a sleep function that lets other greenlets of this thread run; None if the thread runs none."""
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
         if monkey.is_module_patched("time"):
@@ -408,7 +421,7 @@ def _cooperative_sleep():
 
 
 def url_of(protocol: str, user: str, password: str, host: str, port: int, vhost: str) -> str:
-    """Return ``protocol://user:password@host:port/vhost``, percent-encoded. MQTT: no path without a vhost."""
+    """Return ``protocol://user:password@host:port/vhost``, percent-encoded. MQTT: no path if no vhost."""
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     path = f"/{quote(vhost, safe='')}" if vhost or protocol.startswith("amqp") else ""
     return f"{protocol}://{login}@{_in_url(host)}:{port}{path}"
@@ -419,7 +432,9 @@ def _host(address):
 
 
 def _in_url(host):
-    """Format a host for a URL. 0.0.0.0 and ::, to which clients cannot connect, become loopback addresses."""
+    """Return a host for a URL: 0.0.0.0 and ::, to which clients cannot connect, become loopback addresses,
+    and an IPv6 address gets brackets.
+    """
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -1,4 +1,4 @@
-"""Errors: the errors with which the broker's core refuses requests.
+"""The errors with which the broker's core refuses requests.
 
 Rights, topology, queues and content raise them. Each protocol translates them: amqp.server.refusals into
 reply codes, http.errors into statuses. ``text`` names the entity, its vhost, the request and the actual
@@ -19,7 +19,7 @@ class AccessRefused(Refused):
 
 
 class NoPermission(AccessRefused):
-    """The user lacks a permission. ``verb``: the right; empty for a refused routing key or vhost."""
+    """The user lacks a permission. ``verb``: the missing right; empty for a refused routing key or vhost."""
 
     def __init__(self, text="", verb=""):
         super().__init__(text)
@@ -35,7 +35,7 @@ class ResourceLocked(Refused):
 
 
 class PreconditionFailed(Refused):
-    """The entity's state does not allow the request: other arguments, in use, a value out of range."""
+    """The entity's state, or a value in the request, does not allow the request: in use, out of range."""
 
 
 class UnknownType(Refused):
@@ -51,8 +51,8 @@ class Malformed(Refused):
 
 
 class ClusterError(Exception):
-    """The node cannot be in this cluster. The text is one line for the operator."""
+    """The node cannot be in this cluster, or cannot do there what it was asked. The text is one line."""
 
 
 class DefinitionsError(ValueError):
-    """The definitions are malformed. Nothing has been imported."""
+    """The definitions, or a shovel in the configuration, are malformed. Nothing has been imported."""

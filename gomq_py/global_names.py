@@ -1,4 +1,4 @@
-"""Names of global parameters with a meaning of their own: the only list of them.
+"""Names of the global parameters that have a meaning to the broker: the only list of them.
 
 Used by the broker, its exports and imports, the management API and ctl. Imports nothing.
 """

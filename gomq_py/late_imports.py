@@ -1,9 +1,9 @@
-"""Late imports: lets the broker import modules when it first needs them.
+"""Late imports: lets a running broker import modules when it first needs them.
 
-A running broker may lack a descriptor to read a file, or its package may have been deleted. So callers import
-under ``with importing``, before any change of state: a failed import refuses the request, and the next
-attempt may succeed. The package may also have been upgraded, and compiled modules of two versions together
-may kill the broker: ``Unreplaced`` then refuses imports.
+Such an import may fail: the process may lack a descriptor to read a file, or the package may have been
+deleted. So callers import under ``with importing``, before any change of state: a failed import refuses the
+request, and the next attempt may succeed. The package may also have been upgraded, and compiled modules of
+two versions together may crash the broker: ``Unreplaced`` then refuses imports.
 """
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ LOG = logger("broker")
 
 
 def _package() -> Any:
-    """Return (device, inode, mtime in ns, size) of the package's first file; None in an archive."""
+    """Return (device, inode, mtime in ns, size) of the package's __init__ file; None in an archive."""
     try:
         there = os.stat(gomq_py.__file__)
     except OSError:
@@ -39,7 +39,9 @@ class Unreplaced:
 
 @contextmanager
 def importing(what: str) -> Iterator[None]:
-    """Raise OutOfResources if an import in the ``with`` block fails. ``what``: name of the feature."""
+    """Context manager: turns an error in its block into OutOfResources, and logs it. ``what``: the feature
+    whose modules the block imports.
+    """
     try:
         yield
     except Exception as error:  # a module of another version may fail in any way

@@ -1,9 +1,9 @@
 """Launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-The boot opens the data folder and recovers the broker, or follows another node, writes the pidfile, and opens
-the listeners. A follower that is promoted becomes the leader in the same process. The stop first closes the
-listeners, so that no client connects any more, then the connections, the broker, and the data folder's lock.
-Never parses flags (cli) and never monkey-patches (``__main__``).
+The boot opens the data folder and recovers the broker, or follows another node; then it writes the pidfile
+and opens the listeners. A follower that is promoted becomes the leader in the same process. The stop first
+closes the listeners, so that no client connects any more, then the connections, the broker, and the data
+folder's lock. Never parses flags (cli) and never monkey-patches (``__main__``).
 """
 import contextlib
 import faulthandler
@@ -61,9 +61,11 @@ class BootError(Exception):
 class Launcher:
     """Runs one broker in this process. The command calls ``run``; programs call ``start`` and ``stop``.
 
-    ``on_promoted()`` is called when a follower has become the leader. ``on_failed(error)``: a follower was
-    elected or promoted, but could not become the leader, and is closed. ``on_deposed(reason)``: an elected
-    node no longer leads; by default the program restarts in this process, as a follower.
+        on_promoted()          called when a follower has become the leader
+        on_failed(error)       called when a follower was elected or promoted, but could not become the leader
+                               and was closed; by default ``run`` then ends
+        on_deposed(reason)     called when an elected node no longer leads; by default the program restarts in
+                               this process, as a follower
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Launcher:
         reread: Callable[[], tuple[Settings, list[str]]] | None = None,
     ):
         """``listening``: a listening socket for AMQP instead of the configured address; the launcher owns it.
-        ``reread()`` reads and returns (settings, warnings); None if the settings come from no file.
+        ``reread()`` reads the configuration again and returns (settings, warnings); None if there is none.
         """
         self.settings = settings
         self._reread = reread
@@ -130,7 +132,7 @@ class Launcher:
                 watcher.cancel()
 
     def _tell_watchdog(self) -> None:
-        """Report to the service manager's watchdog that the event loop runs. May switch greenlets."""
+        """Tell the service manager's watchdog regularly that the loop runs. May switch greenlets."""
         while True:
             self._systemd.alive()
             gevent.sleep(self._systemd.watchdog_s / 2)
@@ -143,7 +145,7 @@ class Launcher:
             asked_to_reload.set()
 
     def _reload_when_asked(self, asked: Any) -> None:
-        """Reload each time the Event ``asked`` is set, also during a reload. May switch greenlets."""
+        """Reload each time that the Event ``asked`` is set, even during a reload. May switch greenlets."""
         while True:
             asked.wait()
             asked.clear()
@@ -208,9 +210,9 @@ class Launcher:
         self._promotion = _named("promotion", self._promote_when_asked)
 
     def promote(self) -> None:
-        """Make this follower the leader; returns when it serves clients. Raises RuntimeError for a node that
-        is no follower or is being promoted, and BootError, after which the node is closed. May switch
-        greenlets.
+        """Make this follower the leader; return when it serves clients. Raises RuntimeError for a node that
+        is no follower, is being promoted, or is in an elected cluster; and BootError, after which the node is
+        closed. May switch greenlets.
         """
         if self._node is not None and self.settings.clustering:
             raise RuntimeError(self._node.why_not_promote(True))
@@ -235,7 +237,9 @@ class Launcher:
         self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Promote this follower when asked or elected, or call ``on_failed``. May switch greenlets."""
+        """Wait for a request or an election, then promote this follower; after an error call ``on_failed``.
+        May switch greenlets.
+        """
         self._asked_to_promote.wait()
         try:
             self._promote()
@@ -252,8 +256,8 @@ class Launcher:
         self._demotion = _named("demotion", self._begin_anew, reason)
 
     def _begin_anew(self, reason: str) -> None:
-        """End the node, and run the program again in this process: a follower must not keep a leader's state.
-        May switch greenlets.
+        """Call ``on_deposed(reason)``. If that is None, stop the node and run the program again in this
+        process: a follower must not keep a leader's state. May switch greenlets.
         """
         if self._node is not None and self._node.role == LEADER:
             _run_command(self.settings.on_leader_lost)
@@ -275,7 +279,7 @@ class Launcher:
             self._end_run(error)
 
     def _end_run(self, _error: Exception) -> None:
-        """Let ``run`` end as after a failure. Does not switch greenlets."""
+        """Have ``run`` end with the exit code of a failure."""
         self._has_failed = True
         if self._asked_to_stop is not None:
             self._asked_to_stop.set()
@@ -310,9 +314,10 @@ class Launcher:
             LOG.info("stopped")
 
     def abandon(self) -> None:
-        """In a forked child: close the broker's sockets, without telling the clients. While a child holds the
-        sockets, the parent cannot bind a port again, and clients do not notice that the broker has closed
-        their connections.
+        """Close the broker's sockets in a forked child, without telling the clients.
+
+        While a child holds the sockets, the parent cannot bind a port again, and clients do not notice that
+        the broker has closed their connections.
         """
         for listener in self.listeners:
             listener.abandon()
@@ -321,7 +326,7 @@ class Launcher:
                 abandon_socket(connection.socket)
 
     def _inherited(self) -> list[tuple[str, Any]]:
-        """Return (name, listening socket) pairs opened by the caller or the service manager."""
+        """Return (name, listening socket) pairs that the caller or the service manager has opened."""
         inherited = list(self._systemd.sockets)
         if self._listening is not None:
             inherited.append((self.settings.amqp_systemd_socket_name, self._listening))
@@ -352,8 +357,8 @@ class Launcher:
         self._asked_to_stop.set()
 
     def _limit_stop(self) -> None:
-        """End the process if the stop takes longer than ``stop_timeout`` seconds, for example because the
-        disk hangs. Confirmed messages are on disk already.
+        """Set a limit of ``stop_timeout`` seconds on the stop, which may hang, for example, on a disk. After
+        it the process ends at once. Confirmed messages are on disk already.
         """
         limit_s = self.settings.stop_timeout
         if limit_s:
@@ -379,7 +384,7 @@ class Launcher:
             self._pidfile = self.settings.pidfile
 
     def _remove_pidfile(self) -> None:
-        """Delete the pidfile, if it has this process's number."""
+        """Delete the pidfile, if it holds this process's id."""
         path, self._pidfile = self._pidfile, ""
         if not path:
             return
@@ -395,11 +400,11 @@ class Launcher:
 
 
 def _do_nothing() -> None:
-    """Do nothing; for example, a follower has no options that a reload changes."""
+    """Do nothing: the default of callbacks."""
 
 
 def _run_command(command: str) -> None:
-    """Begin a shell command of the configuration. Does not wait for its end. May switch greenlets."""
+    """Start a shell command of the configuration, and do not wait for its end. May switch greenlets."""
     if command:
         LOG.info("runs %r", command)
         try:
@@ -424,7 +429,7 @@ def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:
 
 
 def _service_manager() -> Systemd:
-    """Return the service manager named by the environment. Raises BootError for unusable sockets."""
+    """Return the service manager that the environment names. Raises BootError for unusable sockets."""
     try:
         return Systemd(os.environ)
     except OSError as error:
@@ -439,6 +444,7 @@ def raise_descriptor_limit() -> None:
 
 def _abort_on_next_signal() -> Any:
     """Let the next stop signal end the process by the interpreter's handler, even if the event loop is busy.
+
     Returns an object that the caller must keep alive: its socket wakes a sleeping event loop if the system
     delivers the signal to another thread.
     """
@@ -453,7 +459,7 @@ def _abort_on_next_signal() -> Any:
 
 
 def _leave(limit_s: int, durability: Any) -> None:
-    """Log which work delays the stop, and end the process at once."""
+    """Log that the stop took longer than ``limit_s`` and which flushes it waits for, and end the process."""
     LOG.error(
         "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
         "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",
@@ -463,8 +469,10 @@ def _leave(limit_s: int, durability: Any) -> None:
 
 
 def _abort(_number: int, _frame: Any) -> None:
-    """End the process at once, because of a second signal or a stop that takes too long. Confirmed messages
-    are on disk already. If standard error is blocked, the last line delays the end by at most LAST_LINE_S.
+    """End the process at once, because of a second signal or a stop that takes too long.
+
+    Confirmed messages are on disk already. If standard error is blocked, writing the last line there delays
+    the end by at most LAST_LINE_S.
     """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
     signal.setitimer(signal.ITIMER_REAL, LAST_LINE_S)

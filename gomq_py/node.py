@@ -4,7 +4,7 @@ Creates the parts of a broker and passes them to each other.
 
 - A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners.
 - A *follower* keeps a copy of its leader's files in it (``cluster.follower``) and serves no client; its
-  management listeners tell its role. ``promote`` turns it into a leader.
+  management listeners show its role. ``promote`` turns it into a leader.
 
 The launcher and every other program that runs a broker use this module, the only one that knows all parts.
 Never parses flags, never monkey-patches, handles no signals.
@@ -51,7 +51,8 @@ _ENDS = (
 
 
 class Node:
-    """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
+    """One data folder and what serves it. ``role``: LEADER or FOLLOWER while the folder is open, otherwise
+    None.
 
     A leader has ``broker``, ``hub``, ``amqp``, ``doors`` (listeners), ``durability``, ``connector`` (of
     shovels and federation) and, once MQTT is used, ``mqtt``. A follower has ``hub`` and ``doors``. Otherwise
@@ -59,7 +60,7 @@ class Node:
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = ()):
-        """``replicators``: get every change of a leader's files."""
+        """``replicators``: are told every change of a leader's files, besides those of a cluster."""
         self.settings = settings
         self.role: str | None = None
         self.broker: Any = None
@@ -86,8 +87,10 @@ class Node:
 
     def lead(self) -> None:
         """Become leader: open the data folder and recover its content. Opens no listener. Blocks. May switch
-        greenlets. Raises BackendError, ClusterError, DataDirError, DefinitionsError, LogError, OSError,
-        StoreError; the caller must then call ``close``.
+        greenlets.
+
+        Raises BackendError, ClusterError, DataDirError, DefinitionsError, LogError, OSError, StoreError; the
+        caller must then call ``close``.
         """
         settings = self.settings
         if self._membership is not None:
@@ -121,9 +124,9 @@ class Node:
         self.role = LEADER
 
     def follow(self) -> None:
-        """Become follower: lock the data folder for the leader that writes into it. Without a leader in the
-        settings, another object of this process writes into the folder. Raises ClusterError, DataDirError,
-        OSError.
+        """Become follower: lock the data folder for the leader that writes into it. If the settings name no
+        leader and no elected cluster, another object of this process writes into it. Raises ClusterError,
+        DataDirError, OSError.
         """
         self._data_dir.follow()
         if self.settings.cluster_leader or self.settings.clustering:
@@ -161,8 +164,10 @@ class Node:
 
     def promote(self, inherited: Any = ()) -> None:
         """Make a follower the leader, and open its listeners. All changes received from the leader are
-        flushed first. Blocks. May switch greenlets. ``inherited``: see ``open_doors``. Raises the errors of
-        ``lead`` and ``open_doors``; after an error the caller calls ``close``.
+        flushed first. Blocks. May switch greenlets.
+
+        ``inherited``: see ``open_doors``. Raises the errors of ``lead`` and ``open_doors``; after an error
+        the caller calls ``close``.
         """
         assert self.role == FOLLOWER, self.role
         if self._membership is not None:
@@ -185,8 +190,9 @@ class Node:
         """Carry out an operator's request: "accept_damage", "adopt", "force_leader", "transfer_leadership" or
         "forget_node".
 
-        ``node``: for "transfer_leadership" the next leader, if one is named; for "forget_node" the other's
-        name, address or id. Raises ClusterError if that is impossible now; OSError. May switch greenlets.
+        ``node``: a node's name, address or id: for "transfer_leadership" the next leader, "" for any; for
+        "forget_node" the node to forget. Raises OSError, and ClusterError if the request is impossible now.
+        May switch greenlets.
         """
         if self._membership is not None:
             self._membership.change(what, node)
@@ -194,7 +200,7 @@ class Node:
             raise ClusterError("this broker is in no cluster")
 
     def backup(self) -> Any:
-        """Return the cluster.backup.Backup of this leader, made at the first call."""
+        """Return the cluster.backup.Backup of this leader. The first call makes it."""
         if self._backup is None:
             # imported here: most runs have no backup, and need no part of a cluster
             from gomq_py.cluster.backup import Backup
@@ -203,23 +209,24 @@ class Node:
         return self._backup
 
     def must_follow(self) -> bool:
-        """True if the node begins as a follower. The settings name a leader to follow, or the cluster elects
-        its leader. Blocks. May switch greenlets. Raises ClusterError, OSError.
+        """Return True if the node begins as a follower: always in a cluster that elects its leader, and if
+        the settings name a leader, unless this node was promoted in its place. Blocks. May switch greenlets.
+        Raises ClusterError, OSError.
         """
         settings = self.settings
         return bool(settings.clustering or settings.cluster_leader) and self._membership.must_follow(
             self._data_dir.path)
 
     def cluster_figures(self) -> dict[str, Any]:
-        """Return the node's role, and a leader's followers' states; the answer to /api/cluster."""
+        """Return the answer to /api/cluster: the node's role and, for a leader, its followers' states."""
         figures: dict[str, Any] = {"role": self.role or LEADER, "node": f"gomq@{socket.gethostname()}"}
         if self._membership is None:
             return figures | {"replicates": False, "followers": []}
         return figures | self._membership.figures()
 
     def open_doors(self, inherited: Any = ()) -> None:
-        """Open the listeners. ``inherited``: (name, socket) pairs of sockets that listen already. Raises
-        BindError, ClusterError, OSError. May switch greenlets.
+        """Open a leader's listeners. ``inherited``: (name, socket) pairs of sockets that listen already.
+        Raises BindError, ClusterError, OSError. May switch greenlets.
         """
         if self._membership is not None:  # first: a fault of it must cost no client its connection
             self._membership.open(self.hub, self.broker, self._find_listener)
@@ -248,7 +255,7 @@ class Node:
         self.shovels = shovels
 
     def _shovel_link(self, *arguments: Any) -> Any:
-        """Return a new link, which runs one shovel. Raises ValueError."""
+        """Return a new link that runs one shovel. Raises ValueError."""
         if self._open_shovel is None:
             # imported here: a broker without shovels needs no client
             from gomq_py.shovel.ends import Opener
@@ -259,7 +266,7 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """True if MQTT is served over WebSockets, and an earlier run of the broker left wills to publish."""
+        """Return True if MQTT is served over WebSockets, and an earlier run left wills to publish."""
         # The MQTT server publishes them, so it must then be created at boot, not for its first client.
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)
@@ -272,14 +279,16 @@ class Node:
         return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
     def drain(self) -> None:
-        """Before a leader ends, wait a few seconds for its followers to catch up. May switch greenlets."""
+        """Wait a few seconds, before a leader ends, for its followers to catch up. May switch greenlets."""
         if self._membership is not None:
             self._membership.drain()
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close the listeners, connections and broker; then call ``before_lock()`` and unlock the data
-        folder. May be called twice. After an error the remaining parts are closed as well, and the first
-        error is raised at the end. May switch greenlets.
+        folder.
+
+        May be called twice. After an error the remaining parts are closed as well, and the first error is
+        raised at the end. May switch greenlets.
         """
         ended = self.broker is not None  # a failed boot left the state incomplete
         committer = self._committer

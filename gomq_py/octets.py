@@ -1,4 +1,4 @@
-"""Octets: reads and writes integers, copies, compares and computes CRC-32C in raw buffers.
+"""Functions on raw buffers: read and write integers, copy, compare, compute the CRC-32C.
 
 The compiled version is inline C in ``octets.pxd``. ``p`` is any bytes-like object here and a C pointer in
 compiled modules; ``i`` is an offset into ``p``. The compiled version checks no bounds: callers check every
@@ -10,7 +10,7 @@ from struct import Struct
 
 
 def _extension():
-    """Import the C extension of the package crc32c without its ``__init__``."""
+    """Return the C extension of crc32c, imported without that package's ``__init__`` if possible."""
     # That imports importlib.metadata and so 3 MB of modules for mail and archives.
     name = "crc32c._crc32c"
     if name in sys.modules:
@@ -62,12 +62,14 @@ def le64(p, i):
 
 
 def copy(target, target_at, source, source_at, count):
-    """Copy ``count`` bytes from ``source`` to ``target``. The two ranges must not overlap."""
+    """Copy ``count`` bytes of ``source``, from offset ``source_at`` on, to offset ``target_at`` of
+    ``target``. The two ranges must not overlap.
+    """
     target[target_at:target_at + count] = source[source_at:source_at + count]
 
 
 def part(p, i, count):
-    """Return ``count`` bytes from ``p[i]`` on."""
+    """Return a copy of ``count`` bytes of ``p``, from offset ``i`` on, as bytes."""
     return bytes(p[i:i + count])
 
 
@@ -76,12 +78,15 @@ def same(a, a_at, b, b_at, count):
 
 
 def crc32c(seed, p, start, count):
-    """Return the CRC-32C of ``count`` bytes. ``seed``: the CRC of the bytes before, or any start value."""
+    """Return the CRC-32C of ``count`` bytes of ``p``, from offset ``start`` on. ``seed``: the CRC of the
+    bytes before, or any start value.
+    """
     return _crc32c(memoryview(p)[start:start + count], seed)
 
 
 def pointer(buffer):
     """Return a C pointer to the start of a buffer in compiled modules, the buffer itself in plain Python.
+
     While the pointer is used, the buffer must stay alive and keep its size; an mmap must not be closed.
     """
     return buffer

@@ -2,8 +2,9 @@
 
 Policies, permissions, scopes of tokens and filters of lists use such expressions. The standard library's
 matcher may take hours for a few characters, as for ``(a+)+$``, and nothing can interrupt it; the ``regex``
-library accepts the same grammar and a time-out. Nested repetition counts, whose memory has no bound, are
-refused before compilation. The library (1.5 MB) is imported for the first pattern other than MATCH_ALL.
+library accepts the same grammar and a time-out. Repetition counts that multiply to a large number are refused
+before compilation, because they may take any amount of memory. The library (1.5 MB) is imported for the first
+pattern other than MATCH_ALL.
 """
 import re
 import time
@@ -41,7 +42,7 @@ class Pattern:
     __slots__ = ("text", "_search", "_budget_s", "_clock")
 
     def __init__(self, text, ignore_case=False, clock=time.thread_time):
-        """``clock()``: CPU seconds of this thread. Raises ValueError with one line for the author."""
+        """``clock()``: CPU seconds of this thread. Raises ValueError, one line for the author."""
         self.text = text
         self._budget_s = BUDGET_S
         self._clock = clock
@@ -51,7 +52,7 @@ class Pattern:
         return f"<Pattern {self.text!r}>"
 
     def found_in(self, name):
-        """True if the pattern matches anywhere in the name. Raises TimeoutError if that takes too long."""
+        """Return True if the pattern matches anywhere in the name. Raises TimeoutError for a slow match."""
         if self._search is None:
             return True
         try:
@@ -65,7 +66,9 @@ class Pattern:
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
-        """Match again after a time-out, by the time of this thread only. Raises TimeoutError."""
+        """Match again after a time-out, and count only the CPU time of this thread. Returns whether the
+        pattern matches. Raises TimeoutError.
+        """
         # The matcher's own clock also counts the time of other threads, which must not cost a user a right.
         for _ in range(TRIES):
             began = self._clock()
@@ -91,12 +94,12 @@ class Globs:
         return f"<Globs {self.text!r}>"
 
     def found_in(self, name):
-        """True if at least one of the patterns matches the whole name."""
+        """Return True if at least one of the patterns matches the whole name."""
         return any(_is_all_of(name, parts) for parts in self._parts)
 
 
 def _is_all_of(name, parts):
-    """True if the name consists of these parts in this order, with any text between them."""
+    """Return True if the name consists of these parts in this order, with any text between them."""
     # Looks for each part at its first occurrence only, because a later one never matches more.
     first, last = parts[0], parts[-1]
     if len(parts) == 1:

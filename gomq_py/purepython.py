@@ -1,7 +1,7 @@
 """Pure Python: lets imports load ``.py`` files instead of compiled modules if ``GOMQ_PURE_PYTHON=1``.
 
 An import hook before the ordinary finders loads ``x.py`` of this package even if a compiled ``x.*.so`` lies
-beside it. So a user can avoid a fault in a compiled module, and CI runs the suite both ways.
+beside it. So a user can avoid a fault in a compiled module, and CI can run the tests both ways.
 """
 import sys
 from importlib.machinery import PathFinder, SourceFileLoader

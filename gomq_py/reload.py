@@ -2,8 +2,8 @@
 
 Used by the launcher. All steps that can fail come first: parsing, certificates, the log file. So a bad file
 leaves the old configuration in force, with a line in the log. Steps that read files run in a thread. The
-table of options says which options take effect at run time; the log names changed options that need a
-restart.
+table of options (config.settings) says which options take effect at run time; the log names changed options
+that need a restart.
 """
 from collections.abc import Callable
 from typing import Any
@@ -18,21 +18,23 @@ LOG = log.logger("reload")
 
 
 class Reloader:
-    """Reloads one broker's configuration. ``settings``, shared by all its parts, is changed in place."""
+    """Reloads one broker's configuration. ``settings``, which all its parts share, is changed in place."""
 
     def __init__(
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,
         applied: Callable[[], None],
     ):
-        """``reread()`` returns (settings, warnings). ``applied()`` is called after options have changed."""
+        """``reread()`` returns the new (settings, warnings), or raises ConfigError. ``doors``: the Doors.
+        ``applied()`` is called after options have changed.
+        """
         self._settings = settings
         self._reread = reread
         self._doors = doors
         self._applied = applied
 
     def reload(self) -> bool:
-        """Read and apply the configuration. Returns False if the old configuration stays in force after an
-        error. Reopens the log file in both cases. May switch greenlets.
+        """Read and apply the configuration. Returns False if an error has left the old configuration in
+        force. Reopens the log file in both cases. May switch greenlets.
         """
         try:
             new, warnings = in_thread(self._reread)
@@ -87,7 +89,7 @@ class Reloader:
 
 
 def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:
-    """Return the options with different values: (effective at once, effective after a restart)."""
+    """Return the options whose values differ: ([effective at once], [effective after a restart])."""
     changed, waiting = [], []
     for option in OPTIONS:
         before, after = getattr(old, option.attribute), getattr(new, option.attribute)

@@ -1,4 +1,4 @@
-"""Salted hashes: makes, checks and verifies password hashes in RabbitMQ's form.
+"""Makes, checks and verifies password hashes in RabbitMQ's form.
 
     base64(salt (4 bytes) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
@@ -27,7 +27,7 @@ def make(password, algorithm=SHA256):
 
 
 def check(salted_hash, algorithm=SHA256):
-    """Return the hash without its legacy prefix. Raises ValueError if no password can match the hash."""
+    """Return the hash without its legacy prefix. Raises ValueError if it is malformed."""
     stripped = _without_prefix(salted_hash)
     try:
         size = len(b64decode(stripped, validate=True))
@@ -40,7 +40,7 @@ def check(salted_hash, algorithm=SHA256):
 
 
 def verify(password, salted_hash, algorithm=SHA256):
-    """True if the password has this hash. Both results take equally long. A malformed hash gives False."""
+    """Return True if the password has this hash, in constant time. A malformed hash gives False."""
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # not base64, or not even ASCII

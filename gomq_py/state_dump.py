@@ -1,8 +1,9 @@
 """State dump: writes the broker's current work into the log when an operator sends SIGUSR1.
 
-Reads everything and changes nothing. Connections, queues and greenlets get a limited number of lines, then
-one line with the number left out. The broker works on between two lines, so each line shows a later moment.
-The dump has names, but never a password, a client's property or a message. Used by the launcher.
+Reads everything and changes nothing. Connections, queues and greenlets get a limited number of lines; one
+more gives the number of those left out. The broker goes on working while lines are written, so each line
+shows a later moment. The dump has names, but never a password, a client's property or a message. Used by the
+launcher.
 """
 import gc
 import heapq
@@ -35,7 +36,9 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 
 
 class StateDump:
-    """Writes the state of one broker to the log. While the broker boots or stops, its parts may be None."""
+    """Writes the state of one broker to the log. ``broker``, ``hub`` and ``durability`` may be None, while
+    the broker boots or stops.
+    """
 
     def __init__(self, broker: Any, hub: Any, durability: Any, listeners: list[Any]):
         self._broker = broker
@@ -114,7 +117,7 @@ class StateDump:
             yield f"... and {len(shown) - CONNECTIONS} more connections"
 
     def _queues(self) -> Iterator[str]:
-        """Yield a line for each of the queues with the most messages. May switch greenlets."""
+        """Yield the number of queues, then a line per queue, the longest first. May switch greenlets."""
         if self._broker is None:
             return
         largest: list[tuple[int, int, Any]] = []
@@ -132,7 +135,7 @@ class StateDump:
             yield describe_queue(queue)
 
     def _greenlets(self) -> Iterator[str]:
-        """Yield a line per place where greenlets wait, the most frequent first. May switch greenlets."""
+        """Yield a line for each place where greenlets wait, the most frequent first. May switch greenlets."""
         kinds: Counter[str] = Counter()
         here = getcurrent()
         gc.unfreeze()  # otherwise objects made at boot would be missing
@@ -194,13 +197,13 @@ def describe_queue(queue: Any) -> str:
 
 
 def kind_of(one: Any) -> str:
-    """Return a greenlet's name with N in place of each number, or its class's name without one."""
+    """Return a greenlet's name with N in place of each number; the name of its class if it has none."""
     name = getattr(one, "name", "")
     return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
 
 
 def where(one: Any) -> str:
-    """Return "file:line function" of the innermost frame of this package on a greenlet's stack."""
+    """Return "file:line function" of a greenlet's innermost frame, if possible one of this package."""
     innermost = frame = one.gr_frame
     while frame is not None:
         if PACKAGE in frame.f_code.co_filename:

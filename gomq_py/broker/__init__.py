@@ -1,1 +1,1 @@
-"""Holds the broker's model: vhosts, exchanges, queues, definitions. Knows no sockets and no frames."""
+"""The broker's model: vhosts, exchanges, queues and definitions. Knows no sockets and no protocol frames."""

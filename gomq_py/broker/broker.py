@@ -1,7 +1,7 @@
-"""Broker: holds a node's vhosts, users and parameters; the root of the model.
+"""The Broker: holds a node's vhosts, users and parameters, and is the root of the model.
 
 The node makes a Broker, which is empty until ``recover`` reads the data folder. The AMQP, MQTT and HTTP
-servers get the Broker from the node. This module knows no sockets and no frames.
+servers get the Broker from the node. This module knows no sockets and no protocol frames.
 """
 import os
 from functools import partial
@@ -46,21 +46,27 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """Owns the vhosts, users and parameters that a node serves.
+    """The vhosts, users and parameters that a node serves.
 
         vhosts            {name: VHost}
-        users, logins, user_limits
+        users             the accounts and their permissions
+        logins            checks credentials
+        user_limits       the UserLimits: limits of each user's connections and channels
         scheduler         the event loop's, which runs background jobs
-        tables            limits of the depth and length of tables
-        durability        answers about durable entities wait for it
-        events            protocol servers report events to it
-        resource_watch    raises ``alarms``, which reach all connections, once the node has started it
+        tables            the TableLimits: limits of the depth and length of tables
+        durability        calls back when changes are safe; answers about durable entities wait for that
+        events            the Events, to which the protocol servers report events
+        alarms            the Alarms, which all connections hear of
+        resource_watch    raises and lifts the alarms, once the node has started it
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
-        """Make an empty model; the data folder is first touched by ``recover``. Raises BackendError. ``hub``:
-        the Hub (event loop) that the broker runs in. ``kinds``: a Kinds, the register of queue and exchange
-        types; None: the built-in types.
+        """Make an empty model; the data folder is first touched by ``recover``.
+
+        ``data_dir``: the DataDir. ``files``: the Files, through which all files are written. ``durability``:
+        the Durability. ``hub``: the Hub (event loop) that the broker runs in. ``kinds``: the Kinds of queues
+        and exchanges; None: the built-in ones. Raises BackendError if the settings' login backends are
+        unusable.
         """
         self.durability = durability
         committer = durability.disk
@@ -148,25 +154,25 @@ class Broker:
             self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
-        """Return (count of damaged messages found in this run, paths of the files with quarantined data)."""
+        """Return (number of damaged messages found in this run, paths of the files with quarantined data)."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
 
     def damage_count(self):
-        """Count the damaged messages found in this run, and the logs that lack records."""
+        """Return the number of damaged messages found in this run plus that of logs that lack records."""
         lacks_users = any(damage.promised for damage in self.users.damage)
         return self._pool.damage.records + self._log.lacks_records + lacks_users
 
     @property
     def cluster_name(self):
-        """The cluster's name: as an operator has set it, otherwise as stored in the data folder."""
+        """The cluster's name, as set by an operator or else as stored in the data folder."""
         given = self.parameters.global_.get("cluster_name")
         return given if isinstance(given, str) and given else self._data_dir.cluster_name
 
     @property
     def cluster_id(self):
-        """The cluster's id, derived from the data folder's first name: another name does not change it."""
+        """The cluster's id, a UUID of the name in the data folder; renaming the cluster keeps it."""
         return f"rabbitmq-cluster-id-{uuid5(NAMESPACE_DNS, self._data_dir.cluster_name)}"
 
     def describe_pool(self):
@@ -202,7 +208,9 @@ class Broker:
         self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
     def _finish_moves(self, shutdown):
-        """End all transfers of messages and wait for the disk, so that no message remains in two queues."""
+        """End all transfers of messages and wait for the disk, so that no message remains in two queues. May
+        switch greenlets.
+        """
         for move in list(self.moves):
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
@@ -219,15 +227,17 @@ class Broker:
             LOG.error("the last sync failed: %s", error)
 
     def on_consumer_timeout(self, callback):
-        """Call ``callback()`` whenever a queue's consumer timeout has changed."""
+        """Set the one ``callback()``, called whenever a queue's consumer timeout has changed."""
         self._factory.on_consumer_timeout = callback
 
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """Create a vhost, or return the existing vhost. Raises OSError, PreconditionFailed. ``creator``: a
-        user who gets all rights in it. If a deleted vhost of this name still has contents, they are removed
-        first, which blocks. Call ``wait_until_gone`` beforehand to avoid that.
+        """Create a vhost, or return the existing one. Raises OSError, PreconditionFailed.
+
+        ``creator``: the name of a user who gets all rights in the vhost. If a deleted vhost of this name
+        still has contents, they are removed first, which blocks. Call ``wait_until_gone`` beforehand to avoid
+        that.
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -254,7 +264,7 @@ class Broker:
     def describe_vhost(
         self, vhost, description=None, tags=None, default_queue_type=None, protected_from_deletion=None
     ):
-        """Change a vhost's metadata; None leaves a value unchanged. Raises OSError, PreconditionFailed,
+        """Change a vhost's metadata; None leaves a value unchanged. Raises OSError, PreconditionFailed, and
         ValueError for an unknown queue type.
         """
         check_description(description or "")
@@ -277,9 +287,9 @@ class Broker:
         self.events.emit("vhost.updated", events.vhost_updated, vhost)
 
     def delete_vhost(self, name, connections=()):
-        """Delete a vhost. Returns the VHost, or None for an unknown name. Clients no longer find it; a
-        background job closes its ``connections`` and removes its contents. Raises OSError,
-        PreconditionFailed.
+        """Delete a vhost. Returns the VHost, or None for an unknown name. Clients no longer find the vhost; a
+        background job closes ``connections``, those of its clients, and removes its contents. Raises OSError,
+        and PreconditionFailed for a protected vhost.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:
@@ -296,7 +306,7 @@ class Broker:
 
     @staticmethod
     def check_may_be_deleted(vhost):
-        """Raise PreconditionFailed if an operator has protected the vhost."""
+        """Raise PreconditionFailed if an operator has protected the vhost from deletion."""
         if vhost.protected_from_deletion:
             raise PreconditionFailed(
                 f"Refusing to delete virtual host '{vhost.name}' because it is protected from deletion"
@@ -360,7 +370,7 @@ class Broker:
             partial(recovery.snapshot, self.vhosts, self.parameters, self._being_removed))
 
     def _being_removed(self):
-        """Return the folder ids of deleted entities whose folders may still exist."""
+        """Return the ids (incarnations) of deleted entities whose folders may still exist."""
         leaving = [deletion.vhost.incarnations() for deletion in self.leaving.values()]
         return self._factory.removing.union(*leaving)
 
@@ -369,8 +379,8 @@ class Broker:
         return found is not None and Access(found, vhost).may_write(exchange)
 
     def _disown_if_deleted(self, user):
-        """Reapply the policies that a user has set, because the user's rights have changed. For a deleted
-        user, first remove the name from the parameters that the user has set.
+        """Reapply the policies that a user has set, because the user's rights have changed. If the user was
+        deleted, first remove the user's name as the setter of parameters.
         """
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:
@@ -379,7 +389,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot, forget that deleted users have set parameters, if a crash prevented this before."""
+        """At boot, remove deleted users as setters of parameters, if a crash has prevented that."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:
@@ -403,7 +413,7 @@ class Broker:
         return vhost
 
     def _make_defaults(self):
-        """Make vhost / if there is no vhost and, at the first boot, the first users with all rights in it."""
+        """Make the vhost / if there is no vhost and, at the first boot, the first users with all rights."""
         # A damaged or emptied users' file gets no new user: ``guest`` with its known password must not come
         # back.
         is_first = self.users.is_new

@@ -1,7 +1,8 @@
 """Envelope: reads the message properties that the broker needs: sender, lifetime, persistence, routing keys.
 
-The AMQP, MQTT and HTTP servers make an Envelope of each message that a client publishes; envelope_of() makes
-it from basic properties. broker.verbs.publishing checks the message by its Envelope. Pure functions of bytes.
+The AMQP, MQTT and HTTP servers make an Envelope for each message that a client publishes; envelope_of() makes
+one from basic properties. broker.verbs.publishing checks the message by its Envelope. An Envelope only reads
+the bytes it is given.
 """
 import re
 
@@ -20,9 +21,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """Reads the properties of one message. ``kind`` and ``flags``: their encoding (content.forms). The
-    publish path calls the methods in the order of their definition, so that of several faults every protocol
-    reports the same fault.
+    """A reader of the properties of one message. ``kind`` and ``flags``: their encoding (content.forms). The
+    publish path calls the methods in the order of their definition. So if a message has several faults, every
+    protocol reports the same one.
     """
 
     __slots__ = ()
@@ -32,7 +33,7 @@ class Envelope:
     priority = 0
 
     def lives_ms(self):
-        """Return the message's time to live in milliseconds; None: no limit. Raises PreconditionFailed."""
+        """Return the message's time to live in ms; None: no limit. Raises PreconditionFailed."""
         return None
 
     def more_keys(self):
@@ -40,11 +41,11 @@ class Envelope:
         return ()
 
     def is_persistent(self):
-        """True if the message outlives a restart. Raises PreconditionFailed."""
+        """Return True if the message is persistent (kept over a restart). Raises PreconditionFailed."""
         return False
 
     def headers(self):
-        """Return the headers by which exchanges route, as a dict, or None."""
+        """Return the headers by which headers exchanges route, as a dict, or None."""
         return None
 
     def properties(self):
@@ -52,12 +53,14 @@ class Envelope:
         return Properties()
 
     def octets(self):
-        """Return the encoded properties that the broker stores, in the form ``kind``."""
+        """Return the encoded properties that the broker stores; ``kind`` says in which encoding."""
         raise NotImplementedError
 
 
 class BasicEnvelope(Envelope):
-    """Reads AMQP basic properties. ``raw``: their bytes. ``decoded``: Properties. ``scan``: PropertyScan."""
+    """An Envelope of AMQP basic properties. ``raw``: their bytes. ``scan``: the PropertyScan of the bytes.
+    ``decoded``: their Properties.
+    """
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 
@@ -72,7 +75,9 @@ class BasicEnvelope(Envelope):
         return expiration_ms(self._decoded.expiration)
 
     def more_keys(self):
-        """Return the keys in CC and BCC, each once. Entries that are no texts are ignored, as in RabbitMQ."""
+        """Return the keys in CC and BCC, each once. Entries other than strings are ignored, as in
+        RabbitMQ.
+        """
         headers = self._decoded.headers
         given = []
         for name in (EXTRA_KEYS, SECRET_KEYS):
@@ -117,9 +122,9 @@ class BasicEnvelope(Envelope):
 
 
 def envelope_of(raw, tables, reply_to=None):
-    """Make the Envelope of encoded basic properties. ``tables`` (broker.tables) limits headers.
-    ``reply_to(name)`` returns the text that replaces the reply_to ``name``, or None to keep it. Raises
-    Malformed, and the errors of ``reply_to``.
+    """Make the Envelope of encoded basic properties. ``tables``: the TableLimits that the headers must keep.
+    ``reply_to(name)`` returns the text that replaces the property reply_to, ``name``, or None to keep it.
+    Raises Malformed, and the errors of ``reply_to``.
     """
     scan = PropertyScan()
     if not scan.scan_octets(raw):
@@ -135,7 +140,7 @@ def envelope_of(raw, tables, reply_to=None):
 
 
 def check_user_id(user_id, user):
-    """Raise PreconditionFailed unless the property user_id is absent or names ``user``."""
+    """Raise PreconditionFailed if the User ``user`` may not publish messages with this property user_id."""
     if user_id is not None and not user.may_sign(user_id):
         came = ", who came with a token" if user.of_token else ""
         raise PreconditionFailed(
@@ -144,7 +149,7 @@ def check_user_id(user_id, user):
 
 
 def expiration_ms(expiration):
-    """Convert the expiration property to milliseconds; None if it is absent. Raises PreconditionFailed."""
+    """Return the property expiration in milliseconds; None if it is absent. Raises PreconditionFailed."""
     if expiration is None:
         return None
     number = _INTEGER.match(expiration)

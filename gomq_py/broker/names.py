@@ -1,8 +1,8 @@
-"""Checks the names that clients choose for exchanges and queues, and shows names in texts.
+"""Checks of the names that clients choose for exchanges and queues, and names in error texts.
 
 RabbitMQ drops carriage returns and line feeds from the names in topology methods, reserves ``amq.``, and
 accepts all other short strings. Names are str, decoded with ``surrogateescape``. Imports no other module of
-the broker.
+gomq_py.broker.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -21,25 +21,31 @@ _CR_LF = str.maketrans("", "", "\r\n")
 
 
 def cleaned(name):
-    """Return the name without its carriage returns and line feeds, which RabbitMQ drops, too."""
+    """Return the name without carriage returns and line feeds, as RabbitMQ does."""
     return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
 
 
 def check_not_reserved(kind, name, prefixes=()):
-    """Raise AccessRefused if a new ``name`` begins with ``amq.`` or with one of ``prefixes``."""
+    """Raise AccessRefused if a new ``name`` begins with ``amq.`` or with one of ``prefixes``. ``kind``: the
+    word for the entity in the error text, such as "queue".
+    """
     for prefix in (RESERVED_PREFIX, *prefixes):
         if name.startswith(prefix):
             raise AccessRefused(f"{kind} name '{name}' contains reserved prefix '{prefix}*'")
 
 
 def check_length(kind, name):
-    """Raise PreconditionFailed for a name over 255 bytes: no AMQP client could send it."""
+    """Raise PreconditionFailed for a name over 255 bytes, which no AMQP client could send. ``kind``: the word
+    for the entity in the error text.
+    """
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} bytes")
 
 
 def fits_short_string(text):
-    """True if the text fits in 255 bytes. False for half a surrogate pair, which JSON allows."""
+    """Return True if the encoded text has at most 255 bytes. False for text that cannot be encoded: JSON may
+    hold half a surrogate pair.
+    """
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS_MAX
     except UnicodeEncodeError:
@@ -47,7 +53,7 @@ def fits_short_string(text):
 
 
 def server_named():
-    """Generate a name with 128 random bits for a queue that a client declares without a name."""
+    """Return a new name, with 128 random bits, for a queue that a client declares without a name."""
     return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
@@ -60,7 +66,7 @@ def to_text(octets):
 
 
 def described(kind, name, vhost):
-    """Name an entity for texts, as in ``queue 'jobs' in vhost '/'``."""
+    """Return the words for an entity in error texts, as in ``queue 'jobs' in vhost '/'``."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 

@@ -1,8 +1,8 @@
-"""Tables: limits the depth, length and size of nested values from peers, such as arguments and headers.
+"""Limits of the depth, length and size of nested values from peers, such as arguments and headers.
 
-The decoders refuse nesting that could exhaust the stack. The operator sets the limits here: a frame of 128
-KiB holds up to 130 000 entries, and each becomes an object. The limits apply to JSON values, too, before
-these are stored.
+The decoders refuse only nesting that could exhaust the stack. Settings give the lower limits that this module
+checks: a frame of 128 KiB holds up to 130 000 entries, and each becomes an object. The limits apply to JSON
+values, too, before these are stored.
 """
 import math
 
@@ -25,9 +25,9 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """Checks tables against limits. ``depth``: of nesting. ``entries``: counted with the entries of inner
-    tables. ``frame_max``: the bytes of a frame. A table of at most ``safe_octets`` bytes cannot exceed the
-    limits and is not checked.
+    """Limits for tables, and the checks. ``depth``: levels of nesting. ``entries``: number of entries, those
+    of inner tables included. ``frame_max``: bytes of a frame. A table of at most ``safe_octets`` bytes cannot
+    exceed ``depth`` or ``entries``.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")
@@ -41,7 +41,9 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """Return the exceeded limit as text that follows the value's name; None within the limits."""
+        """Return which limit a table, array or JSON value exceeds, such as "nested deeper than 32
+        (max_table_depth)"; None if it keeps the limits.
+        """
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -58,14 +60,16 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Raise Malformed if a decoded table exceeds the limits. ``octets``: its encoded size, or more."""
+        """Raise Malformed if a decoded table exceeds the limits. ``octets``: at least its encoded size."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
                 raise Malformed(f"field table {fault}")
 
     def check_table(self, what, table):
-        """Raise PreconditionFailed if a table exceeds the limits or cannot be encoded; ``what`` names it."""
+        """Raise PreconditionFailed if a table exceeds the limits or a frame, or cannot be encoded. ``what``:
+        the name of the table in the error text.
+        """
         if not table:
             return
         fault = self.fault_of(table)
@@ -84,14 +88,16 @@ class TableLimits:
             raise PreconditionFailed(f"{what}: field table {fault}")
 
     def check_properties(self, octets):
-        """Raise PreconditionFailed if encoded properties do not fit into a frame of ``frame_max`` bytes."""
+        """Raise PreconditionFailed if the encoded properties ``octets`` do not fit into one frame."""
         if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
             raise PreconditionFailed(
                 f"properties of {len(octets)} bytes fit into no frame (frame_max {self.frame_max})"
             )
 
     def check_json(self, what, value):
-        """Raise ValueError if the JSON value ``what`` exceeds limits, or holds invalid text or numbers."""
+        """Raise ValueError if a JSON value exceeds the limits, or holds invalid text, infinity or NaN.
+        ``what``: the name of the value in the error text.
+        """
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")
@@ -103,7 +109,9 @@ class TableLimits:
 
 
 def check_numbers(what, value):
-    """Raise ValueError if the JSON value ``what`` has integers over 64 bits, which some readers refuse."""
+    """Raise ValueError if a JSON value has integers of more than 64 bits, which some readers refuse.
+    ``what``: the name of the value in the error text.
+    """
     if any(
         isinstance(item, int) and not isinstance(item, bool) and not is_integer(item)
         for item in _leaves(value)

@@ -1,4 +1,4 @@
-"""Compares field values, such as those of arguments, and names their types in RabbitMQ's words."""
+"""Comparisons of field values, such as those of arguments, and RabbitMQ's names of their types."""
 from datetime import datetime
 
 from gomq_py.content.fields import Float32, Seconds, TypedInt, is_decimal
@@ -13,7 +13,7 @@ _MISSING = object()
 
 
 def is_integer(value):
-    """True for a 64-bit integer. Booleans and timestamps are no integers."""
+    """Return True for a 64-bit integer. Booleans and timestamps do not count as integers."""
     return (
         isinstance(value, int) and not isinstance(value, (bool, Seconds))
         and MIN_INTEGER <= value <= MAX_INTEGER
@@ -21,13 +21,13 @@ def is_integer(value):
 
 
 def is_count(value):
-    """True for a 64-bit integer of at least 0."""
+    """Return True for a 64-bit integer of at least 0."""
     return is_integer(value) and value >= 0
 
 
 def equal(one, other):
-    """True if two decoded values are equal. Numbers of different widths compare by value, booleans are no
-    numbers, and bytes equal their text.
+    """Return True if two decoded values are equal. Numbers of different widths are compared by value, a
+    boolean never equals a number, and bytes equal the text that they encode.
     """
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
@@ -43,8 +43,8 @@ def equal(one, other):
 
 
 def same_argument(one, other, key):
-    """True if a key has equal values in both tables, or is missing in both. Integers of different widths may
-    be equal; an integer and a float never are.
+    """Return True if ``key`` has equal values in both tables, or is in neither. Integers of different widths
+    may be equal; an integer and a float never are.
     """
     return (
         (key in one) == (key in other) and _class(one.get(key)) == _class(other.get(key))
@@ -59,7 +59,7 @@ def _class(value):
 
 
 def type_name(value):
-    """Return RabbitMQ's name for the field type of a value, for error texts."""
+    """Return RabbitMQ's name for the field type of a value, such as "longstr", for error texts."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, TypedInt):
@@ -90,7 +90,9 @@ def written(value):
 
 
 def difference(key, entity, received, current):
-    """Return RabbitMQ's error text for an argument whose received value differs from the current one."""
+    """Return RabbitMQ's error text for the argument ``key``, whose received value differs from the current
+    one. ``entity``: the words for the entity (names.described).
+    """
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:
@@ -102,7 +104,7 @@ def difference(key, entity, received, current):
 
 
 def difference_in(key, entity, received, current):
-    """Return RabbitMQ's error text for a key whose values differ in two tables, or that one lacks."""
+    """Return difference() for ``key`` in the tables ``received`` and ``current``; one may lack it."""
     return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
 
 

@@ -1,4 +1,4 @@
-"""Finds the default path of the control socket, and the user whom gomq-py-ctl trusts to serve it.
+"""Finds the control socket's default path, and the user whom gomq-py-ctl trusts to listen at such a socket.
 
 The broker and gomq-py-ctl both use these functions. A client of the socket may do everything, and gomq-py-ctl
 sends passwords. So the socket lies in a folder that only the broker's user, or root, can write to. In /tmp
@@ -17,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the folders in which the control socket may lie, the preferred one first."""
+    """Return the folders in which the control socket may lie, the preferred first, the data folder last."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     return [
         SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []),
@@ -26,15 +26,15 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the path for the broker's control socket: in the first of the ``folders`` that this user owns or
-    can create, otherwise in the data folder. Creates the chosen folder, but not a data folder.
+    """Return the path for the broker's control socket: in the first of the ``folders`` that is this user's
+    and writable for no other, otherwise in the data folder. Creates a missing folder, but no data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
 
 
 def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the path of the first usable socket in the ``folders``, for gomq-py-ctl, or ""."""
+    """Return the path of the first usable socket in the ``folders``, for gomq-py-ctl; "" if there is none."""
     return next(
         (
             path
@@ -45,7 +45,7 @@ def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> s
 
 
 def is_usable(path: str) -> bool:
-    """Return whether the path is a socket that this user may connect to."""
+    """Return True if the path is a socket that this user may connect to."""
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode) and os.access(path, os.R_OK | os.W_OK)
     except (OSError, ValueError):
@@ -69,7 +69,7 @@ def _belongs_to_me(folder: str) -> bool:
 
 
 def is_shared(folder: str) -> bool:
-    """Return whether users other than its owner may write to this folder; False if it is missing."""
+    """Return True if users other than its owner may write to this folder; False if it is missing."""
     try:
         return bool(os.stat(folder).st_mode & _OTHERS_WRITE)
     except OSError:
@@ -77,8 +77,8 @@ def is_shared(folder: str) -> bool:
 
 
 def owner_by_path(path: str) -> int | None:
-    """Return the user id of the owner of the socket's folder. None if a folder is missing, or if other users,
-    except root, can change a folder on the path.
+    """Return the user id of the owner of the socket's folder. None if a folder on the path is missing, or can
+    be changed by a user other than that owner and root.
     """
     folder = os.path.dirname(os.path.realpath(path))
     try:

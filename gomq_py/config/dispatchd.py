@@ -1,8 +1,8 @@
-"""Reads dispatchd's JSON configuration file into settings.
+"""Reads the JSON configuration file of dispatchd, another AMQP broker, into settings.
 
 Keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
-{``password_bcrypt_base64``}}. Other keys and types are refused: with a misspelled name of a port the broker
-would use another port.
+{``password_bcrypt_base64``}}. Other keys and types are refused: if the name of a port is misspelled, the
+broker must not use the default port.
 """
 import base64
 import binascii
@@ -20,7 +20,9 @@ class DispatchdError(ValueError):
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Set options in ``settings`` from dispatchd's JSON text. Return warnings. Raises DispatchdError."""
+    """Set options in ``settings`` from dispatchd's JSON text. Return warnings, a list of texts. ``place``:
+    the file's name, for errors. Raises DispatchdError.
+    """
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
@@ -105,7 +107,7 @@ def _bcrypt(value: Any, place: str) -> str:
 
 
 def _named(value: Any) -> str:
-    """Return the JSON type of a value, in words. The value itself may be a secret and is not shown."""
+    """Return the JSON type of a value, in words for an error text: the value itself may be a secret."""
     names = {
         type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
         list: "an array", dict: "an object",

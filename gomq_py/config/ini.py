@@ -1,8 +1,7 @@
-"""Parses INI files in LavinMQ's format: sections, ``key = value`` lines, and comment lines that begin with
-``;`` or ``#``.
+"""Parses INI files in LavinMQ's format: [sections], ``key = value`` lines, and comments after ``;`` or ``#``.
 
-The standard library's parser is not used: it loses line numbers, which errors show (``gomq.ini:12``), and
-joins indented lines.
+A comment is a line of its own. The standard library's parser is not used: it loses line numbers, which errors
+show (``gomq.ini:12``), and joins indented lines.
 """
 from dataclasses import dataclass
 
@@ -25,8 +24,9 @@ class Entry:
 
 
 def parse(text: str, file_name: str) -> list[Entry]:
-    """Return the entries of a file's text in order, repeated keys included. Raises IniError. A key before the
-    first section belongs to ``main``, as in LavinMQ. A line must be a section, an entry, a comment or blank.
+    """Return the entries of a file's text in order, repeated keys included. A key before the first section
+    belongs to the section ``main``, as in LavinMQ. Raises IniError for a line that is no section, entry,
+    comment or blank.
     """
     section, entries = "main", []
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -53,7 +53,7 @@ def _shown(line: str) -> str:
 
 
 def sections(text: str) -> list[tuple[str, int]]:
-    """Return [(name, line number)] of all section headers in the text, even of empty sections."""
+    """Return [(name, line number)] of all section headers in the text, also of sections without entries."""
     found = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()

@@ -1,7 +1,7 @@
 """Kinds of option values: parse texts into Python values, and check values.
 
-A text comes from a file, a flag or an environment variable. A kind's error says in one sentence which values
-are valid. The options are defined in config.settings.
+The text of an option comes from a file, a flag or an environment variable. A kind's error says in one phrase
+which values are valid. The options are defined in config.settings.
 """
 import os
 import re
@@ -27,7 +27,9 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of option value. ``parse(text)`` returns the value; its ValueError says what is expected."""
+    """A kind of option value. ``parse(text)`` returns the value; its ValueError says which values are valid.
+    ``show(value)`` returns the text of a value.
+    """
 
     name: str
     parse: Callable[[str], Any]
@@ -36,7 +38,7 @@ class Kind:
     """Whether a complaint must not repeat what was given."""
 
     def check(self, value: Any) -> Any:
-        """Return what ``parse`` makes of ``value``, a text or a Python value. Raises ValueError."""
+        """Return the parsed ``value``, which is a text or a Python value of this kind. Raises ValueError."""
         if isinstance(value, str):
             return self.parse(value)
         if isinstance(value, os.PathLike) and self in _PATHS:
@@ -95,7 +97,7 @@ def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
 
 
 def choice(*words: str) -> Kind:
-    """Return the Kind of a text that is one of ``words``, in upper or lower case."""
+    """Return the Kind of a text that is one of ``words``, in upper or lower case; the value is lower case."""
 
     def parse(text: str) -> str:
         word = text.strip().lower()
@@ -172,7 +174,7 @@ def _proxy_protocol(text: str) -> int:
 
 
 def _memory(text: str) -> float | int:
-    """Parse an amount of memory: bytes as int, or a share of the machine's memory as float."""
+    """Parse an amount of memory: bytes as int, or a fraction of the machine's memory as float."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
     if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
         raise ValueError(
@@ -226,7 +228,7 @@ def _address(text: str) -> str:
 
 
 def endpoint_parts(text: str) -> tuple[str, int, bool]:
-    """Return (host, port, whether TLS is used) of an etcd server: host, host:port, or an http(s) URL. Raises
+    """Return (host, port, True for TLS) of an etcd server given as host, host:port, or http(s) URL. Raises
     ValueError, which does not quote ``text``, because a URL may contain a password.
     """
     try:

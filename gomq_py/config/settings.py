@@ -42,6 +42,8 @@ class Option:
         name           of the attribute, if it is not ``prefix`` and key
         environment    names of variables, without their prefix
         aliases        deprecated (section, key) pairs that still work
+        reloadable     a reload of the configuration changes it, without a restart
+        pending        what this version lacks, so that the option has no effect; "": it has effect
         adjustable     an operator may change it over the management API, until the next reload
         shared         should be the same on all nodes of a cluster
     """
@@ -68,11 +70,11 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """The word for the option's value in ``--help``."""
+        """The word that stands for the option's value in ``--help``, such as PORT."""
         return self.key.rpartition("_")[2].upper()
 
     def is_off(self, value: Any) -> bool:
-        """Return whether ``value`` is the default or switches the option off: port -1, "", False or None."""
+        """Return True if ``value`` is the default or switches the option off: -1, "", False, None, ()."""
         return value in (-1, "", False, None, ()) or value == self.default
 
 
@@ -521,7 +523,9 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """Return the error text for a wrong value given at ``place``. ``error`` is from the option's kind."""
+    """Return the error text for a wrong value given at ``place``; secrets are not shown. ``error``: of the
+    option's kind, says which values are valid.
+    """
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 
@@ -535,12 +539,12 @@ def shortened(value: Any) -> str:
 
 
 class Settings:
-    """The values of all options, as attributes (``settings.amqp_port``). Knows the place where each value was
-    given, for error messages.
-    """
+    """The values of all options, as attributes (``settings.amqp_port``), and where each was given."""
 
     def __init__(self, **values: Any):
-        """``values``: {attribute name: value}; others get defaults. Raises TypeError on an unknown name."""
+        """Set the options ``values``, {attribute name: value}, and the others to their defaults. Raises
+        TypeError for an unknown name.
+        """
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
         self.origins: dict[str, str] = {}
@@ -576,14 +580,16 @@ class Settings:
         raise AttributeError(f"no such setting: {name}")
 
     def set(self, attribute: str, value: Any, origin: str) -> None:
-        """Set an option. ``origin``: where the value was given ("--port", "gomq.ini:3"). Raises TypeError."""
+        """Set an option. ``origin``: where the value was given, such as "--port" or "gomq.ini:3". Raises
+        TypeError for an unknown name.
+        """
         if attribute not in BY_ATTRIBUTE:
             raise TypeError(f"no such setting: {attribute}")
         setattr(self, attribute, value)
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if settings for copies on other nodes are incomplete or conflict, otherwise None."""
+        """Return an error text if settings for copies on other nodes are incomplete or conflict, or None."""
         # An operator would rely on the copies.
         if self.clustering and (self.cluster or self.cluster_leader):
             return (
@@ -601,5 +607,5 @@ class Settings:
         return None
 
     def origin(self, attribute: str) -> str:
-        """Return the place where the option's value was given: "--port", "gomq.ini:12", or "default"."""
+        """Return where the option's value was given: "--port", "gomq.ini:12", or "default"."""
         return self.origins.get(attribute, "default")

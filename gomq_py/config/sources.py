@@ -1,7 +1,7 @@
 """Reads each setting from the flags, else the environment, else the INI file, else the defaults.
 
-The result is one ``Settings``. An operator's mistake is a ``ConfigError`` of one line that names the place. A
-harmless mistake is a warning for the log.
+The result is one ``Settings``. An operator's mistake is a ``ConfigError``, whose text is one line that names
+the flag, variable or line of the file. A harmless mistake is a warning for the log.
 """
 import argparse
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class ConfigError(Exception):
 
 
 class _Given(argparse.Action):
-    """argparse action: keeps (flag as the operator spelled it, text), so that an error can name the flag."""
+    """argparse action: keeps (flag as the operator spelled it, text), so that errors can name the flag."""
 
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -54,7 +54,7 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser that looks up the terminal's width only to print help. Raises ConfigError."""
+    """An ArgumentParser that raises ConfigError, and looks up the terminal's width only to print help."""
 
     # argparse itself asks at every flag, and for that imports compression libraries (0.2 MB).
     def __init__(self, **options: Any):
@@ -111,8 +111,8 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
 
 
 def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Read settings from parsed flags, the environment and the configuration file that these name. Returns
-    (Settings, warnings for the log). Raises ConfigError.
+    """Read the settings from the parsed flags, the environment, and the configuration file that one of these
+    names. Returns (Settings, warnings for the log, a list of texts). Raises ConfigError.
     """
     settings, warnings = Settings(), []
     path = config_path(arguments.config, environment)
@@ -132,8 +132,9 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment, with a hash instead of the default user's password or the password's file.
-    Raises ConfigError if more than one of password, file and hash is set, or if the file has no password.
+    """Return the environment with a password hash in place of the default user's password, or of the name of
+    the file with it. Raises ConfigError if more than one of password, file and hash is set, or if the file
+    has no password.
     """
     names = [name for name in (PLAIN_PASSWORD, PASSWORD_FILE, PASSWORD_HASH_OF_IT) if environment.get(name)]
     if len(names) > 1:
@@ -162,7 +163,9 @@ def _is_hash(text: str) -> bool:
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
-    """Return the Settings of a broker started here without flags. Unreadable files are ignored."""
+    """Return the Settings that a broker started here without flags would have. Configuration that cannot be
+    read or is wrong is ignored.
+    """
     settings = Settings()
     try:
         path = config_path(None, environment)
@@ -176,7 +179,7 @@ def of_this_machine(environment: Mapping[str, str]) -> Settings:
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The INI file to read: --config (``given``), else gomq.ini in the configuration folder, or None."""
+    """Return the file to read: --config (``given``), else an existing gomq.ini in its folder, else None."""
     if given:
         return Path(given)
     names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]
@@ -228,7 +231,7 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Set the option of one INI line. An option's own key overrides deprecated aliases. Returns warnings."""
+    """Set the option of one INI line; return warnings. An option's own key overrides deprecated aliases."""
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
     if entry.section.startswith(SHOVEL_PREFIX):

@@ -1,12 +1,14 @@
 """The base class of client connections of all protocols.
 
+Who calls which methods, in a connection's life (caller > methods):
+
     listener > protocol's server > begin() > open_stream()
     login > enter(), watch()
     end of the stream > over() > _finish() > the callback given to when_gone()
     event loop's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
-A subclass for each protocol parses and writes. A client has no greenlet, which would take more memory than
-all the rest of an idle client. A greenlet is made at the end if the broker must wait for the client.
+A subclass for each protocol parses and writes. A connection has no greenlet, which would take more memory
+than all the rest of an idle client. A greenlet is made at its end if the broker must wait for the client.
 """
 import logging
 import os
@@ -31,13 +33,14 @@ BROKEN = "by a fault of the broker"
 
 
 class ClientConnection:
-    """Serves a client from its first byte to its last. ``why``: the reason of its end, for the log.
+    """The connection of a client, from its first byte to its last. ``why``: the reason of its end, for the
+    log.
 
     ``local_user``: the user of a client in this process, which uses no port; otherwise None. A subclass has:
 
         log                              the protocol's logger
         LoginAttempt                     the protocol's ClientLogin
-        goodbye                          the protocol's last message to a client
+        goodbye                          the name of the protocol's last message from a client, for the log
         door, protocol                   names in lists of connections; limits use ``door``, too
         channels                         dict of the client's channels by number, shown in lists
         client_properties                what the client tells about itself, shown in lists
@@ -88,7 +91,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """Return the counts (messages sent to the client without a queue, messages dropped)."""
+        """Return (number of messages sent to the client that no queue stored, number of those dropped)."""
         return 0, 0
 
     # for the protocol to implement
@@ -103,13 +106,13 @@ class ClientConnection:
         raise NotImplementedError
 
     def lend_nothing(self):
-        """Take no more messages from queues for delivery: a message taken now would count as delivered."""
+        """Stop taking messages from queues for delivery: one taken now would count as delivered."""
 
     def tell_of_alarm(self):
         """Tell the client, if the protocol can, that an alarm blocks its publishes or has ended."""
 
     def _choose_lanes(self):
-        """Choose the frame handlers again, after the start or end of tracing or an alarm."""
+        """Choose again the code that handles frames, after the start or end of tracing or of an alarm."""
         raise NotImplementedError
 
     def _stop(self):
@@ -117,23 +120,23 @@ class ClientConnection:
         raise NotImplementedError
 
     def _has_left(self):
-        """Return whether the connection can end without a last message to the client."""
+        """Return True if the connection can end without a last message to the client."""
         return False
 
     def _say_last_word(self):
-        """Tell the client of the end. Return True if the client's close must be awaited. May switch
-        greenlets.
+        """Send the client the protocol's last message. Return True if the client's close must be awaited. May
+        switch greenlets.
         """
         raise NotImplementedError
 
     def _end(self):
-        """Release everything that the connection has, such as its consumers. A second call does nothing."""
+        """Release everything that the connection holds, such as its consumers. A second call does nothing."""
         raise NotImplementedError
 
     # its life
 
     def begin(self):
-        """Start reading the socket and the login. An error releases all acquired resources."""
+        """Start the login and reading from the socket. An error releases everything that was acquired."""
         try:
             self.open_stream()
             login = self.login = self.LoginAttempt(self)
@@ -154,7 +157,10 @@ class ClientConnection:
         self.stream = Stream(self.socket, buffers, self.output, hub.coalescer)
 
     def enter(self, user, vhost, access, limits, mechanism):
-        """Add the client, logged in as ``user`` to ``vhost``, to the list of clients."""
+        """Keep the results of the login, and add the connection to the list of clients. ``access``: the
+        user's Access to the vhost. ``limits``: has heartbeat_s, frame_max and channel_max. ``mechanism``: how
+        the client logged in, a name.
+        """
         self.server.gate.logged_in(self.admitted)
         self.user, self.vhost, self.access, self.limits = user, vhost, access, limits
         self.mechanism = mechanism
@@ -171,19 +177,19 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Return whether the next frame may be handled now. If not, reading pauses till the client's turn."""
+        """Return True if the next frame may be handled now. If not, reading pauses till the client's turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
-        """Log the connection's start or end at level info; at debug for clients in this process."""
+        """Log the connection's start or end: at level info, or at debug for clients in this process."""
         # Their owners log it themselves, and may connect again and again.
         self.log.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
 
     # its end
 
     def when_gone(self, callback, *arguments):
-        """Set ``callback(*arguments)``, called when the client is gone and the socket may be closed. Call
-        this before all other methods.
+        """Set ``callback(*arguments)``, called when the connection has ended and the socket may be closed.
+        Call this before all other methods.
         """
         self._when_gone = partial(callback, *arguments)
 
@@ -204,8 +210,8 @@ class ClientConnection:
             gevent.spawn(self._finish).name = f"{self.door} {self.peer}"
 
     def _finish(self):
-        """End the connection with a last message to the client. May switch, unless ``_has_left()``. If the
-        message was sent, the client's close is awaited in the background.
+        """End the connection with a last message to the client. If that was sent, the client's close is
+        awaited in the background. May switch greenlets, unless ``_has_left()``.
         """
         lingers = False
         try:
@@ -219,7 +225,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Tell the client of the end; release everything. Return True if the client's close must be
+        """Send the client the last message, and release everything. Return True if the client's close must be
         awaited. May switch greenlets.
         """
         try:
@@ -243,8 +249,8 @@ class ClientConnection:
         self._stop()
 
     def cut_off(self):
-        """Read and write no more, and end an unfinished login, because the broker has stopped. The client is
-        not told. Its unacknowledged messages stay in their queues.
+        """Read and write no more, and end an unfinished login, because the broker has stopped. The client
+        gets no message. Its unacknowledged messages stay in their queues.
         """
         # before the output calls its waiters, which would have the stream read again
         self.stream.stop()
@@ -261,7 +267,7 @@ class ClientConnection:
         return f"the client closed the socket without {self.goodbye}"
 
     def give_back(self):
-        """Undo ``watch()`` and an alarm's pause, add the byte counts to the vhost's totals, close Output."""
+        """Undo ``watch()`` and an alarm's pause, add byte counts to the vhost's totals, close Output."""
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()
@@ -274,8 +280,8 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Remove the connection from the list of clients, and log its end. With ``is_told`` also record the
-        end, with the client's ``given_name`` for the connection, and emit the event of the end.
+        """Remove the connection from the list of clients, and log its end. With ``is_told``, also record it
+        among the ended connections, with the client's ``given_name`` for it, and emit ``connection.closed``.
         """
         why = self.why or BROKEN
         self.hub.clients.forget(self)
@@ -287,7 +293,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Return True if the last ``checks`` calls found no new bytes, although the stream was read."""
+        """Return True if the last ``checks`` calls found no new bytes, although reading was not paused."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0
@@ -296,7 +302,7 @@ class ClientConnection:
         return self._silent_checks >= checks
 
     def block(self, reason):
-        """Note an alarm, which blocks the client's next publish."""
+        """Note an alarm, which blocks the client's next publish. ``reason``: see Alarms.reason."""
         self.blocked_reason = reason
         self._choose_lanes()
 
@@ -310,7 +316,7 @@ class ClientConnection:
             hold.release()
 
     def pause_for_alarm(self):
-        """Stop reading the client until the alarm is over. Called at a publish."""
+        """Stop reading from the client until the alarm is over. Called when the client publishes."""
         # As in RabbitMQ, a client that only consumes is neither blocked nor told.
         if self._alarm_hold is None:
             self._alarm_hold = AlarmHold(self, self.blocked_reason)
@@ -327,7 +333,7 @@ class ClientConnection:
 
 
 class AlarmHold:
-    """Pauses reading from ``connection`` because of an alarm, until ``release()``."""
+    """A pause in reading from ``connection`` because of an alarm, until ``release()``."""
 
     # Twice a minute the hub's heartbeats ask whether the socket has failed, which a stream that is not read
     # does not notice: otherwise a client that was reset, or answers no probes (``tcp_keepalive``), would keep
@@ -351,5 +357,5 @@ class AlarmHold:
 
 
 def socket_failed(error):
-    """Return the reason of a connection's end: the socket failed with this OSError."""
+    """Return a text that says why a connection ended: its socket failed with this OSError."""
     return f"the socket failed: {error.strerror or error}"

@@ -1,7 +1,7 @@
-"""Logs in the clients of all protocols, each within a time limit, and emits the login events.
+"""Logs in the clients of all protocols, each within a time limit, and emits the events about logins.
 
-The code of each protocol parses and answers the login; broker.verbs.entering decides. Only the check of a
-costly password takes a greenlet.
+The code of each protocol parses and answers the login; broker.verbs.entering decides. A greenlet is made only
+to check a costly password.
 """
 import time
 from functools import partial
@@ -30,7 +30,7 @@ class LoginFailed(Exception):
 
 
 class ClientLogin(Lane):
-    """Logs in the client of one connection, within ``timeout_s``.
+    """The login of one connection, within ``timeout_s``.
 
     Until the login ends, this object is the connection's Lane (parser). A subclass has process(), and:
 
@@ -71,23 +71,23 @@ class ClientLogin(Lane):
 
     @staticmethod
     def has_plenty():
-        """Return False: reading must not be delayed, because the client waits for every answer."""
+        """Return False: reading must not be delayed, because the client waits for each answer."""
         return False
 
     def certified_name(self):
-        """Return the user name in the client's certificate; "" without a name, None without certificate."""
+        """Return the user name in the client's certificate; "" if it has none; None without a certificate."""
         socket = self.connection.socket
         return None if is_plain(socket) else certified_name(socket, self.server.settings)
 
     # credentials
 
     def checked_at_once(self, username, password):
-        """Check a login without waiting. Return the User, or None if the check takes a greenlet."""
+        """Check credentials without waiting. Return the User; None if a greenlet must check them."""
         return check_at_once(self.broker.logins, self.clients, username, password, self.host)
 
     def checked(self, username, password, deadline, protocol):
-        """Check a login; return the User. ``protocol``: name for events. Raises LoginRefused. May switch
-        greenlets.
+        """Check credentials; return the User. ``deadline``: a LoginDeadline. ``protocol``: the protocol's
+        name in events. Raises LoginRefused. May switch greenlets.
         """
         try:
             return check_credentials(
@@ -97,7 +97,7 @@ class ClientLogin(Lane):
             raise
 
     def check_later(self, login):
-        """Check the credentials in a greenlet, then go on with the login. Reading pauses until the answer."""
+        """Check the credentials in a greenlet, which then goes on with the login. Pauses reading."""
         # It may wait for a password hash, an issuer's keys, or the delay after failed logins.
         self.end()
         connection = self.connection
@@ -108,8 +108,8 @@ class ClientLogin(Lane):
             connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _check_credentials(self, login, hold):
-        """Check the credentials, answer, then release ``hold``, which paused reading. May switch
-        greenlets.
+        """Check the credentials, go on with the login, then release ``hold``, which paused reading. An error
+        ends the stream. May switch greenlets.
         """
         connection = self.connection
         deadline = LoginDeadline(max(0.0, self._ends_at_s - time.monotonic()), self._too_late())
@@ -136,7 +136,9 @@ class ClientLogin(Lane):
         raise NotImplementedError
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit a login's event. ``outcome``: "success" or, unless the broker is stopping, "failure"."""
+        """Emit the event of a login, unless it failed because the broker stops. ``outcome``: "success" or
+        "failure". ``error``: the failure's text.
+        """
         events, key = self.broker.events, f"user.authentication.{outcome}"
         if not events.is_heard(key) or error and self.clients.is_closing:
             return
@@ -155,7 +157,7 @@ class ClientLogin(Lane):
         self.connection.stream.stop(self._too_late())
 
     def say_last_word(self):
-        """Log why the login failed, and tell the client. Return True if the client was told. May switch
+        """Log why the login failed, and send the client the refusal. Return True if that was sent. May switch
         greenlets.
         """
         connection, error = self.connection, None

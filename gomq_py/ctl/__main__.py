@@ -5,7 +5,7 @@ EXIT_INTERRUPTED = 130  # 128 and the signal's number, as in shells
 
 
 def main():
-    """Run one command. Exit codes: 0 done, 1 refused or damaged, 2 wrong usage or no broker."""
+    """Run one command; return its exit code: 0 done, 1 refused or damaged, 2 wrong usage or no broker."""
     try:
         # the modules register their commands; imported here, because Ctrl-C may come meanwhile
         from gomq_py.ctl import (  # noqa: F401

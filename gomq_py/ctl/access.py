@@ -12,7 +12,7 @@ TAGS_HELP = "administrator, monitoring, policymaker, management, impersonator"
 
 
 def asked_password(given):
-    """Return ``given``. If it is None, ask the operator, or read the first line of a pipe."""
+    """Return ``given`` or, if None, a password from a prompt or from the first line of a pipe."""
     if given is None and sys.stdin.isatty():
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     elif given is None:
@@ -41,7 +41,7 @@ def add_user(session, name, password):
 @argument("user")
 @click.argument("password", required=False)
 def change_password(session, user, password):
-    """Give a user another password; the tags stay."""
+    """Change the password of a user; the tags stay."""
     there = session.api.get("users", user)
     session.api.put("users", user, body={"password": asked_password(password), "tags": there["tags"]})
 
@@ -49,7 +49,7 @@ def change_password(session, user, password):
 @command("clear_password")
 @argument("user")
 def clear_password(session, user):
-    """Let nobody log in with a user's password; the tags stay, and certificates and tokens are taken."""
+    """Remove a user's password; the tags stay, and logins by certificate or token still work."""
     session.api.put(
         "users", user, body={"password_hash": "", "tags": session.api.get("users", user)["tags"]})
 
@@ -58,7 +58,7 @@ def clear_password(session, user):
 @argument("user")
 @click.argument("password", required=False)
 def authenticate_user(session, user, password):
-    """Try whether a user can log in with a password. Exit code 1 if not.
+    """Check whether a user can log in with a password. Exit code 1 if not.
 
     Without PASSWORD, prompt for it or read it from a pipe.
     """

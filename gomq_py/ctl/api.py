@@ -1,6 +1,6 @@
 """Sends requests to a broker's management API over TCP, TLS or a unix socket. Uses only the standard library.
 
-A failure is an APIError of one line, which has the address but never the password.
+A failure is an APIError, whose text is one line that has the address but never the password.
 """
 import base64
 import http.client
@@ -20,7 +20,7 @@ EXIT_REFUSED, EXIT_UNREACHABLE = 1, 2
 
 
 class APIError(Exception):
-    """The broker cannot be reached, or refuses. ``status`` is 0 without an answer."""
+    """The broker cannot be reached, or refuses the request. ``status``: of HTTP, 0 without an answer."""
 
     def __init__(self, text, status=0):
         super().__init__(text)
@@ -33,13 +33,15 @@ class APIError(Exception):
 
 
 class API:
-    """The management API at ``uri`` (http, https) or at a unix socket, for one user."""
+    """The management API at ``uri`` (http, https) or at a unix socket, with the login of one user."""
 
     def __init__(
         self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
         authorities=None, certificate=None,
     ):
-        """``authorities``: a PEM file of the certificate authorities to trust instead of the system's.
+        """Keep the address and login; connects at each request. Raises APIError for a wrong ``uri``.
+
+        ``authorities``: a PEM file of the certificate authorities to trust instead of the system's.
         ``certificate``: (PEM file of the client's certificate, PEM file of its key or None), or None.
         """
         try:
@@ -62,16 +64,16 @@ class API:
 
     @property
     def address(self):
-        """The address of the requests, for messages to the operator."""
+        """The address that requests go to, for messages to the operator."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
     def wait_at_most(self, timeout_s):
-        """Lower the time in seconds that each part of a request may take."""
+        """Lower the time limit, in seconds, for connecting and for each read or write of a request."""
         self._timeout_s = min(self._timeout_s, timeout_s)
 
     def get(self, *path, **query):
-        """GET /api/PATH and return the decoded JSON. Encodes the parts of ``path``. Raises APIError."""
+        """GET /api/PATH and return the decoded JSON. Encodes ``path``, the parts of PATH. Raises APIError."""
         return self.request("GET", path, query=query)
 
     def put(self, *path, body=None, headers=None):
@@ -84,7 +86,7 @@ class API:
         return self.request("DELETE", path, query=query, headers=headers)
 
     def request(self, verb, path, body=None, query=None, headers=None):
-        """Send one request. Return the decoded answer, None if it is empty. Raises APIError."""
+        """Send one request to /api. Return the decoded JSON, None for an empty answer. Raises APIError."""
         if "" in path:
             # users/ is the list of all, connections/username/ the connection of that name
             raise APIError(f"a name is empty: {'/'.join(path)}")
@@ -108,7 +110,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether the broker is not gomq-py and lacks this route, so that a 404 is not about a queue."""
+        """Return True if the broker is no gomq-py and lacks this route: the 404 is not about a queue then."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -173,7 +175,7 @@ class API:
 
 
 def _no_passphrase():
-    """Raise ValueError instead of a prompt for the key's passphrase."""
+    """Raise ValueError, instead of a prompt for the key's passphrase."""
     raise ValueError("its key has a passphrase, which is not asked for: use a key without one")
 
 
@@ -189,7 +191,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Raise APIError unless the listener is root, the current user or the path's owner."""
+        """Raise APIError unless root, the current user or the owner of the path listens at the socket."""
         # We send passwords.
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -215,7 +217,7 @@ def redacted(uri):
 
 
 def _header(value):
-    """Return a text as the value of an HTTP header: bytes without line breaks."""
+    """Return a text as the value of an HTTP header: bytes, with spaces in place of line breaks."""
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 
@@ -235,7 +237,7 @@ _COMPONENTS = {"federation-upstream": "federation upstream"}
 
 
 def _missing(path):
-    """Return the error text of a 404 with the name of the missing entity. The API says only "not found"."""
+    """Return the error text of a 404, which names what is missing: the API says only "not found"."""
     first, *rest = path
     if first == "federation-links" and len(rest) > 2:
         return f"404: no federation link '{rest[2]}' in virtual host '{rest[1]}'"

@@ -1,4 +1,4 @@
-"""Commands that copy a running broker's data folder, and make a data folder from a copy."""
+"""Commands that copy a running broker's data folder, and make a data folder from such a copy."""
 import time
 
 import click
@@ -14,10 +14,10 @@ LOOK_S = 0.5
 @command("backup")
 @click.argument("folder", metavar="DIR", type=click.Path())
 def backup(session, folder):
-    """Copy the data folder of the broker, which goes on working, to DIR on this machine.
+    """Copy the data folder of the running broker to DIR on this machine.
 
-    All that was confirmed before is in the copy. DIR is new, empty, or an earlier backup of this broker: then
-    only what differs is copied. For administrators, on the broker's own machine.
+    All that was confirmed before the command is in the copy. DIR is new, empty, or an earlier backup of this
+    broker: then only the differences are copied. For administrators, on the broker's own machine.
     """
     from gomq_py.ctl import backup_folder
     with in_folder(), Progress(session.out) as progress:
@@ -31,9 +31,9 @@ def backup(session, folder):
 @click.argument("folder", metavar="DIR", type=click.Path())
 @click.argument("data_dir", type=click.Path())
 def restore(session, folder, data_dir):
-    """Make a data folder, for a broker that is then started with it, of the backup in DIR.
+    """Make a data folder from the backup in DIR. A broker can then be started with it.
 
-    DATA_DIR is new or empty. Every file is checked; a backup that is not whole is refused, and DATA_DIR stays
+    DATA_DIR is new or empty. Every file is checked; an incomplete backup is refused, and DATA_DIR stays
     empty. Run it as the broker's user.
     """
     from gomq_py.ctl import backup_folder
@@ -47,7 +47,7 @@ def _told(manifest):
 
 
 class Figures:
-    """Shows the progress of a copy; asks the broker for it from time to time."""
+    """Callback that shows the progress of backup_folder.copy; asks the broker for the bytes copied."""
 
     def __init__(self, api, progress):
         self._api, self._progress = api, progress

@@ -7,8 +7,8 @@ has:
     backup.json     the manifest, written last: {"version": 1, "schema_version", "gomq_version", "begun",
                     "finished", "bytes", "folders": [path], "files": {path: [size, BLAKE2b]}}
 
-A restore checks each file against the manifest, and so refuses an incomplete backup. A later backup to the
-same folder that is interrupted leaves either the former backup, or files that a restore refuses.
+A restore checks each file against the manifest, and so refuses an incomplete backup. If a later backup to the
+same folder is interrupted, the folder has either the former backup, or files that a restore refuses.
 """
 import contextlib
 import hashlib
@@ -44,7 +44,7 @@ LOOK_S, ATTEMPTS = 0.1, 3
 
 
 def prepare(folder):
-    """Make a backup's folder, or check that a folder holds only a backup. Raises FolderError, OSError."""
+    """Make a backup's folder, or check that it holds only a backup. Raises FolderError, OSError."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise FolderError(f"{folder} is not a folder")
     for parent in Path(os.path.realpath(folder)).parents:
@@ -58,12 +58,11 @@ def prepare(folder):
 
 
 def copy(folder, begin, progress):
-    """Copy the data folder of a running broker into the backup ``folder``; return the manifest. May switch
-    greenlets.
+    """Copy the data folder of a running broker into the backup ``folder``; return the manifest, a dict.
 
-    ``begin()`` returns the answer of POST /api/backup. ``progress(what, done, total)`` is called from time to
-    time. While bytes are copied ``done`` and ``total`` are None: the broker counts them. Raises FolderError,
-    OSError, and errors of the two callbacks.
+    ``begin()`` sends POST /api/backup and returns the answer. ``progress(what, done, total)`` is called from
+    time to time. While bytes are copied, ``done`` and ``total`` are None: only the broker knows them. Raises
+    FolderError, OSError, and errors of the two callbacks. May switch greenlets.
     """
     root, begun, files = os.path.join(folder, DATA), _now(), PlainFiles()
     with _held(root, files):
@@ -87,10 +86,10 @@ def copy(folder, begin, progress):
 
 
 def restore(folder, root, progress):
-    """Make a data folder at ``root`` from a backup; return the manifest. Raises FolderError, OSError.
+    """Make a data folder at ``root`` from a backup; return the manifest, a dict. Raises FolderError, OSError.
 
     ``root`` is missing or empty, and stays empty until all files are there and match the manifest.
-    ``progress`` is as in ``copy``.
+    ``progress`` is as in ``copy``, always with numbers.
     """
     manifest, source, files = read_manifest(folder), os.path.join(folder, DATA), PlainFiles()
     _check_empty(root)
@@ -114,7 +113,7 @@ def restore(folder, root, progress):
 
 
 def read_manifest(folder):
-    """Return the manifest of a backup. Raises FolderError if it is missing or cannot be used."""
+    """Return the manifest of a backup, a dict. Raises FolderError if it is missing or cannot be used."""
     path = os.path.join(folder, MANIFEST)
     try:
         with open(path, "rb") as file:
@@ -165,7 +164,9 @@ def _follow(follower, progress):
 
 @contextlib.contextmanager
 def _held(root, files):
-    """Context manager: locks a data folder that no broker serves. Raises FolderError, OSError."""
+    """Context manager: locks the data folder ``root``, into which a copy is written. Raises FolderError if a
+    broker uses it, and OSError; turns ClusterError and DataDirError of its block into FolderError.
+    """
     data_dir = DataDir(root, files)
     try:
         data_dir.follow()
@@ -194,8 +195,8 @@ def _manifest(root, begun, progress):
 
 
 def _copied(files, source, target):
-    """Return [size, BLAKE2b] of the file ``source``, after copying it to ``target`` unless that is None.
-    Blocks of zeros become holes in the copy.
+    """Copy the file ``source`` to ``target``, unless that is None; return [size, BLAKE2b in hex] of
+    ``source``. Blocks of zeros become holes in the copy.
     """
     digest, at = hashlib.blake2b(digest_size=DIGEST_OCTETS), 0
     with open(source, "rb") as file:
@@ -225,7 +226,7 @@ def _check_empty(root):
 
 
 def _check_names(source, manifest):
-    """Raise FolderError unless the copy has exactly the files in the manifest."""
+    """Raise FolderError unless the folder ``source`` has exactly the files and folders in the manifest."""
     found = {os.path.relpath(path, source) for path, _ in listing(source, NOT_CONTENT)}
     for name in sorted(found.symmetric_difference((*manifest["folders"], *manifest["files"]))):
         what = "is in it, but not in" if name in found else "is missing, but in"

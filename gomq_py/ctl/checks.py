@@ -1,5 +1,6 @@
-"""Commands that check the data folder of a stopped broker; ``doctor`` checks a running broker and its
-machine.
+"""Commands that check or mend the data folder of a stopped broker, and ``doctor``.
+
+``doctor`` checks a running broker and this machine.
 """
 import sys
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
 
 @contextmanager
 def in_folder():
-    """Context manager: prints a FolderError as one line and exits with code 2."""
+    """Context manager: prints a FolderError as one line, and ends the command with exit code 2."""
     from gomq_py.ctl.offline import FolderError
     try:
         yield
@@ -72,7 +73,7 @@ def definitions_of_folder(_session, data_dir, file):
 
 @command()
 def doctor(session):
-    """Look for present and coming problems: alarms, disk, descriptors, paused and closed queues, old
+    """Look for problems, present and to come: alarms, disk, descriptors, paused and closed queues, old
     messages.
 
     Exit code 1 if there is a present problem.
@@ -93,8 +94,8 @@ def doctor(session):
 @click.argument("name")
 @click.argument("password", required=False)
 def recover_users(session, data_dir, name, password):
-    """Replace a lost file of users in a data folder by one with a single administrator. Refuses if the file
-    can be read.
+    """Replace a missing or unreadable file of users in a data folder by one with a single administrator.
+    Refuses if the file can be read.
 
     The broker must be stopped. Without PASSWORD, prompt for it or read it from a pipe.
     """
@@ -109,8 +110,8 @@ def recover_users(session, data_dir, name, password):
 @command("recover_definitions")
 @click.argument("data_dir", type=click.Path())
 def recover_definitions(session, data_dir):
-    """Replace a lost file of definitions in a data folder by one with only the virtual host /. Refuses if the
-    file can be read.
+    """Replace a missing or unreadable file of definitions in a data folder by one with only the virtual host
+    /. Refuses if the file can be read.
 
     The broker must be stopped. The next boot keeps the messages of all queues in set-aside/, from where
     recover_queue brings them back.
@@ -127,9 +128,9 @@ def recover_definitions(session, data_dir):
 @click.argument("folder")
 @click.argument("queue")
 def recover_queue(session, data_dir, folder, queue):
-    """Give the messages of FOLDER in set-aside/ to a new durable queue of the virtual host (-p).
+    """Make FOLDER in set-aside/ a new durable queue of the virtual host (-p), with its messages.
 
-    The broker must be stopped. At its next boot the queue exists, with these messages.
+    The broker must be stopped. At its next boot the queue exists.
     """
     from gomq_py.ctl import recover
     with in_folder():

@@ -28,7 +28,7 @@ def figures_of(api):
 
 @command("cluster_status")
 def cluster_status(session):
-    """The node's role and its alarms, who is in sync, and how far the copies on its followers are."""
+    """Show the node's role and alarms, the nodes in sync, and how far behind its followers are."""
     figures = figures_of(session.api)
     elected = _elected(figures) if figures.get("elects") else {}
     if figures["role"] != LEADER:
@@ -88,7 +88,7 @@ def _named(figures, node):
 
 @command("list_in_sync_replicas")
 def list_in_sync_replicas(session):
-    """List the nodes that have all that is confirmed, any of which may lead."""
+    """List the nodes that have all confirmed messages. Any of them may become the leader."""
     figures = figures_of(session.api)
     rows = [one for one in figures.get("nodes", []) if one["in_sync"]]
     session.out.rows("Listing in-sync nodes", rows, COLUMNS)
@@ -97,8 +97,8 @@ def list_in_sync_replicas(session):
 @command("promote")
 @click.option("--force", is_flag=True, help="Also while a sync is under way: to the older state.")
 def promote(session, force):
-    """Make this follower the leader, on its machine; done when it serves clients. Stop the old leader first:
-    two leaders would take messages that no copy has.
+    """Make this follower the leader. Run it on the follower's machine; it ends when the node serves clients.
+    Stop the old leader first: two leaders would accept messages that no copy has.
     """
     if session.api.get("cluster")["role"] == LEADER:
         session.out.said("this node leads already")
@@ -121,8 +121,8 @@ def _role(api):
 
 @command("cluster_force_leader")
 def cluster_force_leader(session):
-    """Make this node the leader although it is not in sync, because no node that is can come back. Confirmed
-    messages that it lacks are lost.
+    """Make this node the leader although it is not in sync, because no node in sync can come back. Confirmed
+    messages that this node lacks are lost.
     """
     if session.api.get("cluster")["role"] == LEADER:
         session.out.said("this node leads already")

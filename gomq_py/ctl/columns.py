@@ -1,6 +1,7 @@
-"""Checks chosen columns of a list against the broker's own description of its API.
+"""Checks the columns chosen for a list against the broker's own description of its API (OpenAPI).
 
-The description is read only if a chosen column is in no row. The column may be optional, or mistyped.
+The description is read only if a chosen column is in no row, because such a column may be optional or
+mistyped.
 """
 import json
 import re
@@ -14,7 +15,9 @@ _NAME = re.compile(r"{\w+}")
 
 
 def check(session, path, chosen, rows):
-    """Raise UsageError, with the valid names, if a chosen column is not a column of the list at ``path``."""
+    """Raise UsageError, with the valid names, if one of the ``chosen`` columns is none of the list at
+    ``path``. ``rows``: the list.
+    """
     missing = [column for column in chosen if not any(has(row, column) for row in rows)]
     if not missing:
         return
@@ -30,7 +33,7 @@ def check(session, path, chosen, rows):
 
 
 def _described(api, path):
-    """Return (schema of the elements of the list at ``path``, schemas by name), or None if unknown."""
+    """Return (schema of the rows of the list at ``path``, {name: schema}); None if there is none."""
     try:
         document = json.loads(api.text("/docs/openapi.json"))
         paths = {_NAME.sub("{}", rule): methods for rule, methods in document["paths"].items()}
@@ -43,7 +46,7 @@ def _described(api, path):
 
 
 def _plain(schema, schemas):
-    """Yield the alternatives of a schema, with references resolved."""
+    """Yield the alternatives of a schema (anyOf), with references resolved."""
     if "$ref" in schema:
         schema = schemas[schema["$ref"].rpartition("/")[2]]
     if "anyOf" not in schema:
@@ -53,7 +56,7 @@ def _plain(schema, schemas):
 
 
 def _knows(schema, schemas, path):
-    """Return whether objects of this schema may have the nested field ``path``."""
+    """Return True if objects of this schema may have the nested field ``path``, a list of names."""
     if not path:
         return True
     for one in _plain(schema, schemas):

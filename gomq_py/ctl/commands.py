@@ -1,4 +1,4 @@
-"""The command group: defines the options that all commands share.
+"""The command group ``ctl`` with the options that all commands share.
 
 The other modules of this package define the commands.
 """
@@ -81,7 +81,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """Return (name of the option in a word, or None; whether the word has its value too: ``--vhost=x``)."""
+    """Return (name of the option in a word or None, True if it has its value, too: ``--vhost=x``)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)
@@ -93,7 +93,7 @@ def _is_alone(option):
 
 
 def _first_plain(args, options):
-    """Return the index of the first word in ``args`` that is no option and no option's value."""
+    """Return the index of the first word in ``args`` that is neither an option nor an option's value."""
     at = 0
     while at < len(args) and args[at].startswith("-"):
         name, has_value = _named(args[at])
@@ -138,7 +138,7 @@ def ctl(context, **options):
 
 
 def command(name=None, **options):
-    """Decorator: makes a function a command. The function's first argument is the AdminSession."""
+    """Return a decorator: makes a function a command, whose first argument is the AdminSession."""
     return lambda function: ctl.command(name, **options)(click.pass_obj(function))
 
 

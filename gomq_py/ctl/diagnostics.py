@@ -1,6 +1,6 @@
 """Commands of rabbitmq-diagnostics: wait for a broker, show its listeners, and check it for monitoring.
 
-A failed check ends with exit code 69, as rabbitmq-diagnostics does.
+A failed check ends with exit code 69, as in rabbitmq-diagnostics.
 """
 import socket
 import sys
@@ -49,7 +49,7 @@ CHECKS = {
 
 
 def _check(session, path, text):
-    """Send one request. Print ``text``, or end the command with the reason if the check fails."""
+    """Request a health check. Print ``text``, or end the command with the reason if the check fails."""
     try:
         session.api.get(*path)
     except APIError as error:
@@ -81,7 +81,7 @@ for _name, _what in CHECKS.items():
 @click.option("--within", type=click.IntRange(0), default=2, show_default=True)
 @click.option("--unit", type=click.Choice(UNITS), default="weeks", show_default=True)
 def check_certificate_expiration(session, within, unit):
-    """Fail if the certificate of a listener ends within so much time. Exit code 69 then."""
+    """Fail if the certificate of a listener ends within the time given. Exit code 69 then."""
     _check(
         session, ("health", "checks", "certificate-expiration", str(within), unit),
         f"No certificate ends within {within} {unit}")
@@ -90,7 +90,7 @@ def check_certificate_expiration(session, within, unit):
 @command("check_port_connectivity")
 @click.option("--address", help="Host to connect to instead of the listeners' own.")
 def check_port_connectivity(session, address):
-    """Fail if no connection can be made from here to each port of the broker. Exit code 69 then."""
+    """Fail if a port of the broker cannot be reached from this machine. Exit code 69 then."""
     failed = [
         f"{host}:{port} ({error.strerror or error})"
         for one in session.api.get("overview")["listeners"]
@@ -102,7 +102,7 @@ def check_port_connectivity(session, address):
 
 
 def _reachable(address, api):
-    """Return the host to connect to for a listener's address. For a wildcard address: the host of the API."""
+    """Return the host to connect to for a listener's address; for a wildcard, the host of the API."""
     if address not in ("", "0.0.0.0", "::"):
         return address
     return "localhost" if api.unix_path else api.host

@@ -1,4 +1,4 @@
-"""Reads a broker's problems, checks this machine, and yields findings with advice.
+"""Finds the problems of a broker and of this machine, with advice.
 
 A gomq-py finds its own problems (/api/doctor). For RabbitMQ or an older gomq-py, which lack that route, this
 module finds problems in the broker's lists.
@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 class Finding(NamedTuple):
-    """A line of the doctor's report; ``level`` says how serious it is."""
+    """A line of the doctor's report. ``level``: OK, WARNING or BAD."""
 
     level: str
     subject: str
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def examine(api, version):
-    """Yield findings about a broker, in no order. Raises APIError if the broker does not answer."""
+    """Yield Findings about a broker. ``version``: this tool's. Raises APIError if no broker answers."""
     try:
         overview = api.get("overview")
     except APIError as error:
@@ -62,7 +62,9 @@ def examine(api, version):
 
 
 def _follower(api, refused):
-    """Yield findings about a follower, which answers only /api/cluster. Raises ``refused`` for others."""
+    """Yield Findings about a follower, which answers only /api/cluster. Raise ``refused``, the error of
+    another request, if the node is no follower.
+    """
     try:
         figures = api.get("cluster")
     except APIError:
@@ -87,7 +89,7 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Yield the findings of ``judge(answer)`` on the API's answer at a path, or one about its failure."""
+    """Yield the Findings of ``judge(answer)`` for the API's answer at a path, or one about its failure."""
     try:
         answer = api.get(path)
     except APIError as error:
@@ -117,7 +119,7 @@ def _queues(queues):
 
 
 def _ages(api):
-    """Yield findings about old unacknowledged messages, damage and slow flushes, from the metrics."""
+    """Yield Findings from the broker's metrics: old unacknowledged messages, damage and slow flushes."""
     try:
         samples = list(
             parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage")))
@@ -147,7 +149,7 @@ def _machine():
 
 
 def parsed(text):
-    """Yield (name, labels, value) of each sample in a text of Prometheus' format."""
+    """Yield (name, {label: value}, value as float) of each sample in a text of Prometheus' format."""
     for name, labels, value in _SAMPLE.findall(text):
         pairs = _LABEL.findall(labels)
         found = {key: _ESCAPE.sub(lambda match: _ESCAPES[match[0]], content) for key, content in pairs}

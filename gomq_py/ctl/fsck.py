@@ -2,7 +2,7 @@
 
 A crash leaves traces that are no damage: an incomplete record at a file's end, a record that was never
 flushed, a file without its head. Damage is data that fails its check although it was flushed, or is in a
-sealed (finished) segment. So is a file that is lost or in a wrong place.
+sealed (finished) segment. A file that is lost or in a wrong place is damage, too.
 """
 import contextlib
 import mmap
@@ -26,7 +26,7 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """Results of a check. ``damage``, ``notes``: lists of (path, text); ``counts``: {kind: number}."""
+    """The results of a check. ``damage``, ``notes``: lists of (path, text); ``counts``: {kind: number}."""
 
     def __init__(self, ended_in_order=False, listed=()):
         # True after an orderly stop; otherwise acks of deleted segments may be left
@@ -45,8 +45,8 @@ class Findings:
 
 
 def check_folder(root, progress=lambda what, done, total: None):
-    """Return Findings about a data folder. ``progress`` is an output.Progress. Raises FolderError if the
-    folder is no data folder, or a broker uses it.
+    """Return Findings about a data folder. ``progress``: an output.Progress. Raises FolderError if the folder
+    is no data folder, or a broker uses it.
     """
     with held_folder(root):
         last_end = last_end_of(root)
@@ -82,7 +82,7 @@ def check_folder(root, progress=lambda what, done, total: None):
 
 
 class _Owned:
-    """Tells which folders below queues/ belong to a queue, if the definitions can be read."""
+    """The folders below queues/ that belong to a queue, if the definitions can be read."""
 
     def __init__(self, root, are_lost):
         self._streams = self._folders = None
@@ -93,7 +93,7 @@ class _Owned:
                 self._folders, self._deleted = definitions.folders()
 
     def is_stream(self, folder, name):
-        """Return whether the folder belongs to a stream, which has no acknowledgements."""
+        """Return True if the folder belongs to a stream, which has no acknowledgements."""
         if os.path.exists(os.path.join(folder, stream_offsets.NAME)):
             return True
         if self._streams is not None and name in self._folders:
@@ -101,7 +101,7 @@ class _Owned:
         return not any(inner.startswith(("acks.", "level.")) for inner in os.listdir(folder))
 
     def check(self, folder, name, findings):
-        """Report a folder whose queue is not in the definitions. Do nothing if these cannot be read."""
+        """Report a folder whose queue is not in the definitions. Does nothing if these cannot be read."""
         if self._folders is None or name in self._folders:
             return
         if name.partition(".")[2] in self._deleted:
@@ -164,7 +164,7 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """Return the part of a queue's incarnation (an id, in hex) that its folder's name has, or ""."""
+    """Return the part of a queue's incarnation (its id, in hex) that is in its folder's name, or ""."""
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows
@@ -213,8 +213,8 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """Return a segment's head from the msgs file, or else from its copy in the acks file. Report damage. None
-    if neither file has a head, or the head belongs to another segment.
+    """Return the head of a segment from its msgs file, or else from the copy in its acks file. Report damage.
+    None if neither file has a head, or if the head belongs to another segment.
     """
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
@@ -299,7 +299,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """Return the record.Acks in a segment's acks file, empty if the file is missing. Report damage."""
+    """Return the record.Acks of a segment's acks file, without acks if the file is missing. Report damage."""
     path = pair.get("acks")
     if path is None:
         findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")

@@ -9,7 +9,7 @@ LIMITS = click.argument("limits", metavar="JSON")
 
 
 def _set(api, path, limits, check):
-    """Set limits by one request each, after ``check`` has accepted all of them."""
+    """Set limits, a JSON text, by one request each, after ``check(limits)`` has accepted all of them."""
     wanted = object_of(limits, "LIMITS")
     try:
         check(wanted)
@@ -73,7 +73,7 @@ def clear_vhost_limits(session):
 @click.option("--global", "of_all", is_flag=True, help="Those of all virtual hosts, as without -p.")
 @click.pass_context
 def list_vhost_limits(context, session, of_all):
-    """List the limits of all virtual hosts, or with -p of one."""
+    """List the limits of all virtual hosts, or of one with -p."""
     is_one = context.find_root().get_parameter_source("vhost") != click.core.ParameterSource.DEFAULT
     only = [session.vhost] if is_one and not of_all else []
     _rows(session.out, "vhost", session.api.get("vhost-limits", *only))

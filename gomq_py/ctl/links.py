@@ -1,5 +1,6 @@
-"""Commands that define shovels and federation upstreams, with lavinmqctl's flags and rabbitmqctl's
-parameters.
+"""Commands that define shovels and federation upstreams, with the flags of lavinmqctl.
+
+Also set_parameter and set_global_parameter, as in rabbitmqctl.
 """
 import json
 
@@ -110,7 +111,7 @@ def _add_command(name, takes, component, table, has, what):
 
 
 def _given(key, value):
-    """Return the value of parameter ``key``. A single URI becomes a text, several become a list."""
+    """Return the value to send for ``key``. Of a key for URIs: one as a text, several as a list."""
     if key not in _URIS:
         return value
     return value[0] if len(value) == 1 else list(value)
@@ -121,7 +122,7 @@ def _variable(key):
 
 
 def _check_there(api, has, what):
-    """Raise APIError if the broker lacks the route ``has``, and so cannot run ``what``, such as a shovel."""
+    """Raise APIError if the broker lacks the route ``has``, and so cannot run ``what``, a text."""
     # A definition would be stored without effect.
     try:
         api.get(has)
@@ -151,7 +152,7 @@ def set_global_parameter(session, name, value):
 
 
 def _value(text):
-    """Return the body of a request that sets a parameter. Raises UsageError."""
+    """Return the body of a request that sets a parameter to a JSON text's value. Raises UsageError."""
     try:
         return {"value": json.loads(text, parse_constant=_refuse)}
     except (ValueError, RecursionError):

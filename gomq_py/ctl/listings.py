@@ -1,4 +1,4 @@
-"""Commands that print a list: lavinmqctl's commands and columns, and additional lists."""
+"""Commands that print a list: those of lavinmqctl, with its columns, and further ones."""
 import click
 
 from gomq_py.ctl.columns import check

@@ -40,7 +40,7 @@ def _wanted(count, exchange, routing_key, headers, dry_run):
     "--truncate", type=int, default=200, show_default=True, help="Bytes of each body that are shown."
 )
 def peek(session, queue, offset, count, truncate):
-    """Show messages of a queue, which keeps them."""
+    """Show messages of a queue without taking them from it."""
     rows = session.api.get(
         "queues", session.vhost, queue, "messages", offset=offset, count=count, truncate=truncate)
     if session.out.form == "json":
@@ -59,7 +59,7 @@ ACK_MODES = "ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "rej
 @click.option("--ackmode", type=click.Choice(ACK_MODES), default=ACK_MODES[0], show_default=True,
               help="Whether they come back as redelivered (…requeue_true), are consumed or dead-lettered.")
 def get(session, queue, count, ackmode):
-    """Take messages from a queue as a consumer does; peek shows them without a trace."""
+    """Take messages from a queue, as a consumer does. To look at messages without any effect, use peek."""
     rows = session.api.post("queues", session.vhost, queue, "get", body={
         "count": count, "ackmode": ackmode, "encoding": "auto"})
     session.out.rows(f"Messages of {queue}", rows, (
@@ -103,7 +103,7 @@ def _move_command(verb, text):
 
 
 def _look_at(session, verb, queue, wanted):
-    """Return a function that returns (messages moved or copied so far, their expected number)."""
+    """Return a function that returns (number of messages moved or copied so far, expected number)."""
     place = session.vhost, queue
     if verb == "copy":
         place = wanted.get("destination_vhost", session.vhost), wanted["destination"]
@@ -131,7 +131,7 @@ _move_command("copy", "Copy ready messages to another queue.")
 @_filtering
 def replay(session, queue, to, clean, **options):
     """Move dead letters back to the queues or exchanges that they came from. Dead tasks of gomq-py-worker go
-    back to their queue and have all their attempts again.
+    back to their queue and get all their attempts again.
     """
     session.out.fields(session.api.post("queues", session.vhost, queue, "replay", body={
         **_wanted(**options), "to": to, "x_death": "clean" if clean else "keep"}))

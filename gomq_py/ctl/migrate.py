@@ -1,8 +1,8 @@
 """The command that moves a whole broker's content to this one, while clients stay connected.
 
-Moves first the definitions, then each queue's messages by a shovel, and back again on request. The shovels
-are parameters of this broker, named ``migrate: <queue>`` in each vhost. They run without this command, and a
-later run finds them again.
+Imports the definitions first. Then moves each queue's messages by a shovel or, on request, back again. The
+shovels are parameters of this broker, named ``migrate: <queue>`` in each vhost. They go on when this command
+has ended, and a later run finds them again.
 """
 import sys
 import time
@@ -53,7 +53,7 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
     Definitions are imported, then a shovel for each queue brings its messages here, and a table counts the
     messages at the old broker and here. Move the publishers when you like, then the consumers; when the old
     broker is empty, --finish deletes the shovels, and starts the old broker's own shovels and federation
-    here. Until then --back reverses them.
+    here. Until then --back reverses the shovels.
     """
     _check_is_another(session.api, there)
     moving = Migration(session.api, there, _with_login(amqp, there), back)
@@ -92,13 +92,14 @@ def _check_is_another(here, there):
 
 
 def _identity(api):
-    """Return (the name of the broker's node, a list with the id of its cluster, if any)."""
+    """Return (name of the broker's node, [id of its cluster]); the list is empty without an id."""
     ids = [one["value"] for one in api.get("global-parameters") if one["name"] == CLUSTER_ID]
     return api.get("overview")["node"], ids
 
 
 def _without_acting(definitions):
-    """Return (definitions without shovels and upstreams, a list of these, without a migration's shovels).
+    """Return (definitions without shovels and upstreams, list of these, but without those of a migration).
+
     --finish creates them. Earlier they would compete with the old broker's for messages.
     """
     parameters = definitions.get("parameters") or []
@@ -139,8 +140,9 @@ def _key_of(entry):
 
 
 class Migration:
-    """Moves queues by shovels from the old broker (the API ``there``) to this one (``here``), or ``back``.
-    ``uri_of(vhost)`` returns the old broker's AMQP URI. ``back`` is also true if a shovel goes back already.
+    """The shovels that move queues from the old broker (the API ``there``) to this one (``here``), or
+    ``back``. ``uri_of(vhost)`` returns the old broker's AMQP URI. The property ``back`` is also true if a
+    shovel of an earlier run moves back.
     """
 
     def __init__(self, here, there, uri_of, back=False):
@@ -153,7 +155,7 @@ class Migration:
         return self._is_back_asked or any(map(_is_back, self._shovels().values()))
 
     def start(self):
-        """Make a shovel per queue. With ``back``, make queues that the old broker lacks. Raises APIError."""
+        """Make a shovel per queue; with ``back``, also queues that the old broker lacks. Raises APIError."""
         back = self._is_back_asked
         here, there = _queues(self._here), _queues(self._there)
         for (vhost, name), queue in (here if back else there).items():
@@ -169,7 +171,7 @@ class Migration:
             self._here.put("parameters", "shovel", vhost, PREFIX + name, body={"value": value})
 
     def _make_there(self, queue):
-        """Create a queue at the old broker. Return whether the old broker accepted it."""
+        """Create a queue at the old broker. Return False if the old broker refused it."""
         vhost, name = queue["vhost"], queue["name"]
         body = {key: queue.get(key) for key in ("durable", "auto_delete", "arguments")}
         try:
@@ -180,7 +182,10 @@ class Migration:
         return True
 
     def rows(self):
-        """Return a dict per source queue: its messages at both brokers, messages per second, and more."""
+        """Return a dict for each queue, with the keys of COLUMNS and ``source``, the number of messages at
+        the source, or None if that is unknown. ``there``, ``here``: messages at the old broker and at this
+        one. ``rate``: messages per second.
+        """
         shovels, back = self._shovels(), self.back
         here, there = _queues(self._here), _queues(self._there)
         source, target = (here, there) if back else (there, here)
@@ -203,8 +208,8 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete shovels whose source is empty. Raises APIError. Returns (rows of queues still to empty,
-        rows of queues with messages that cannot be moved).
+        """Delete the shovels whose source is empty. Returns two lists of rows: (queues that are not empty
+        yet, queues with messages that cannot be moved). Raises APIError.
         """
         left, stay = [], []
         shovels = self._shovels()
@@ -230,7 +235,7 @@ def _queues(api):
 
 
 def _why_not(queue):
-    """Return the reason why a queue's messages are not moved, or ""."""
+    """Return why a queue's messages are not moved, or "" if they are."""
     if STREAM in (queue.get("type"), (queue.get("arguments") or {}).get(QUEUE_TYPE)):
         return OF_A_STREAM
     if queue.get("auto_delete"):
@@ -243,15 +248,15 @@ def _is_back(shovel):
 
 
 def _left(waiting, rate):
-    """Return the time until a shovel's source is empty, as a text; "?" below one message per second."""
+    """Return the seconds until a shovel's source is empty, as a text; "?" below one message per second."""
     if not waiting:
         return "0 s"
     return f"{waiting / rate:.0f} s" if rate >= 1 else "?"
 
 
 def _with_login(amqp, there):
-    """Return a function(vhost) that returns the URI ``amqp`` for that vhost. A URI without a login gets the
-    login of ``there``. Raises BadParameter, whose text has no part of the URI.
+    """Return a function(vhost) that returns the URI ``amqp`` for that vhost. If the URI has no login, it gets
+    that of the API ``there``. Raises BadParameter, whose text has no part of the URI.
     """
     try:
         parts = urlsplit(amqp)

@@ -57,8 +57,8 @@ def close_all_user_connections(session, user, reason):
 @command("set_vm_memory_high_watermark")
 @click.argument("words", nargs=-1, required=True, metavar="FRACTION | absolute SIZE")
 def set_vm_memory_high_watermark(session, words):
-    """Hold publishers above a share of the memory (0.6) or an amount (absolute 2GB), until the next reload or
-    start; 0: never.
+    """Block publishers above a fraction of the memory (0.6) or an amount (absolute 2GB), until the next
+    reload or start; 0: never.
     """
     is_absolute = words[0] == "absolute"
     if len(words) != 1 + is_absolute:
@@ -72,7 +72,7 @@ def set_vm_memory_high_watermark(session, words):
 @command("set_disk_free_limit")
 @click.argument("limit")
 def set_disk_free_limit(session, limit):
-    """Hold publishers when less disk than LIMIT is free (2GB, or octets), until the next reload or start."""
+    """Block publishers when less disk than LIMIT is free (2GB, or bytes), until the next reload or start."""
     session.api.put("settings", "free_disk_min", body={"value": _size(limit)})
 
 
@@ -108,7 +108,7 @@ def status(session):
 
 
 def _node(api):
-    """Return the node's figures; {} for a user without the tag monitoring."""
+    """Return the first row of /api/nodes, a dict; {} for a user without the tag monitoring."""
     try:
         nodes = api.get("nodes")
     except APIError:
@@ -129,7 +129,7 @@ REPORT_OF_VHOST = (
 
 
 class _WithoutSecrets(Output):
-    """Prints asterisks in place of secrets, even in arguments, which other lists show unchanged."""
+    """An Output with asterisks in place of secrets, even in arguments, which other lists show unchanged."""
 
     def rows(self, title, rows, columns):
         super().rows(title, secrets.shown(rows), columns)
@@ -142,7 +142,7 @@ class _WithoutSecrets(Output):
 @click.pass_context
 def report(context, session):
     """Print status, settings and the lists of every virtual host, for a report of a problem. Secrets are
-    asterisks; names are not.
+    replaced by asterisks; names are not.
     """
     api = session.api
     session = replace(session, connect=lambda: api, out=_WithoutSecrets())

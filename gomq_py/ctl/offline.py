@@ -1,7 +1,7 @@
 """Reads definitions from the logs in the data folder of a stopped broker. Never writes.
 
-Reports unreadable parts. No other module of ctl knows how the broker stores definitions and users. Slow to
-import, so commands import it when they run.
+Reports unreadable parts. No other module of ctl knows how the broker stores definitions and users. This
+module is slow to import, so commands import it when they run.
 """
 import contextlib
 import fcntl
@@ -31,7 +31,9 @@ class FolderError(Exception):
 
 @contextlib.contextmanager
 def held_folder(root):
-    """Context manager: locks a data folder. Raises FolderError if it is none, or a broker uses it."""
+    """Context manager: locks a data folder against a broker. Raises FolderError if ``root`` is no data
+    folder, or a broker uses it.
+    """
     if not os.path.isdir(root):
         raise FolderError(f"{root} is not a folder")
     try:
@@ -70,7 +72,7 @@ def _check_schema(root):
 
 
 class Definitions:
-    """Reads the definitions in a data folder. ``problems`` are lines about unreadable parts. ``kinds`` is a
+    """The definitions in a data folder. ``problems``: lines about unreadable parts. ``kinds``: a
     broker.topology.kinds.Kinds, by default of all kinds. Raises FolderError if a log cannot be read at all.
     """
 
@@ -116,8 +118,8 @@ class Definitions:
         }
 
     def folders(self):
-        """Return two sets of folders below queues/: (names of folders in use, ids of deleted folders). An id
-        is the part of a name behind the first dot.
+        """Return two sets about folders below queues/: (names of folders in use, ids of deleted folders). An
+        id is the part of a folder's name behind the first dot.
         """
         owned = {
             (vhost, prefix + name): record["incarnation"]
@@ -131,7 +133,7 @@ class Definitions:
         )
 
     def exported(self):
-        """A dict in the form of ``broker.topology.definitions.exported``, without transient entities."""
+        """Return definitions as ``broker.topology.definitions.exported`` does, without transient entities."""
         parameters = [
             (vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")
         ]
@@ -177,7 +179,7 @@ class Definitions:
 
 
 def names_in_log(path):
-    """Return ({(vhost, queue)}, {vhost}), all names in a log of definitions. Raises OSError, LogError."""
+    """Return all names in a log of definitions: ({(vhost, queue)}, {vhost}). Raises OSError, LogError."""
     names, vhosts = set(), set()
     with open(path, "rb") as file:
         scan = LogScan(path, file.read())

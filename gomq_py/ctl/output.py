@@ -20,15 +20,15 @@ SHOWN_AFTER_S, LOOK_S = 1.0, 0.5
 
 
 class Output:
-    """Prints results. ``form``: table, text (tab separated) or json; ``quiet``: data only."""
+    """Printer of results. ``form``: table, text (tab separated) or json. ``quiet``: print data only."""
 
     def __init__(self, form="table", quiet=False):
         self.form = form
         self.quiet = quiet
 
     def rows(self, title, rows, columns):
-        """Print these columns of a list of objects, or say that the list is empty. The column ``a.b`` is the
-        field b in the field a. RabbitMQ's column names are translated by FIELDS.
+        """Print these columns of a list of dicts, or that the list is empty. The column ``a.b`` is the field
+        b in the field a. RabbitMQ's names of columns are translated by FIELDS.
         """
         if self.form == "json":
             self.json([{column: at(row, column) for column in columns} for row in rows])
@@ -48,7 +48,7 @@ class Output:
         return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in table]
 
     def fields(self, values):
-        """Print one object as ``key: value`` lines, or as JSON."""
+        """Print a dict as ``key: value`` lines, or as JSON."""
         if self.form == "json":
             self.json(values)
             return
@@ -62,7 +62,7 @@ class Output:
             self.fields({key: value})
 
     def said(self, text):
-        """Print a sentence about a result, unless ``form`` is json or ``quiet`` is set."""
+        """Print a sentence to standard error, unless ``form`` is json or ``quiet`` is set."""
         if not self.quiet and self.form != "json":
             say(text, err=True)
 
@@ -78,8 +78,10 @@ class Output:
 
 
 class Progress:
-    """A progress bar on standard error, for a command that takes longer than a second. A context manager, and
-    called within it. Shows nothing if standard error is no terminal or the Output ``out`` is quiet.
+    """A progress bar on standard error, for a command that takes longer than a second.
+
+    A context manager, called within its block. Shows nothing if standard error is no terminal or the Output
+    ``out`` is quiet.
     """
 
     def __init__(self, out):
@@ -88,7 +90,7 @@ class Progress:
         self._bar, self._what = None, ""
 
     def __call__(self, what, done, total):
-        """Show that ``done`` of ``total`` is done in the step ``what``, such as "copying"."""
+        """Show that ``done`` of ``total`` is done of the step ``what``, such as "copying"."""
         if not self.is_shown or self._bar is None and time.monotonic() < self._shown_from_s:
             return
         if what != self._what:
@@ -122,7 +124,7 @@ class Progress:
 
 
 def path_of(column):
-    """Return the names of the nested fields that a column means, as a list."""
+    """Return the list of names of nested fields that a column stands for."""
     return FIELDS.get(column, column).split(".")
 
 
@@ -131,7 +133,7 @@ def has(row, column):
 
 
 def at(row, column, default=None):
-    """The value of the field ``column``, such as ``a.b``, in the nested dicts ``row``, or ``default``."""
+    """Return the field ``column``, such as ``a.b``, of the nested dicts ``row``, or ``default``."""
     for part in path_of(column):
         if not isinstance(row, dict) or part not in row:
             return default
@@ -145,7 +147,7 @@ def say(text, err=False):
 
 
 def shown(value):
-    """Return a value as text. Control characters, which could trick a terminal, are escaped."""
+    """Return a value as text: control characters, which could trick a terminal, are escaped."""
     if value is None:
         text = ""
     elif isinstance(value, bool):

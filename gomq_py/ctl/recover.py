@@ -1,7 +1,7 @@
 """Replaces lost files of a data folder, and gives the messages of folders in set-aside/ to a queue.
 
-The broker moves folders without a queue to set-aside/. Writes only into the folder of a stopped broker, and
-never over readable data.
+The broker moves folders of queues that are not in its definitions to set-aside/. Writes only into the folder
+of a stopped broker, and never over readable data.
 """
 import contextlib
 import os
@@ -41,7 +41,7 @@ _MAGIC = {"msgs": head_format.MSGS_MAGIC, "acks": head_format.ACKS_MAGIC}
 
 def recover_users(root, name, password):
     """Write a new file ``users`` with one administrator, who has all rights in every vhost. Raises
-    FolderError if the old file has users, the folder is no data folder, or the name is invalid.
+    FolderError if the old file has readable records, the folder is no data folder, or the name is invalid.
     """
     try:
         check_user_name(name)
@@ -62,8 +62,9 @@ def recover_users(root, name, password):
 
 
 def recover_definitions(root):
-    """Write a new file ``definitions`` with the vhost ``/``. The next start sets the messages of all queues
-    aside. Raises FolderError if the old file has definitions, or the folder is no data folder.
+    """Write a new file ``definitions`` with only the vhost ``/``. The next boot moves the folders of all
+    queues to set-aside/. Raises FolderError if the old file has readable records, or the folder is no data
+    folder.
     """
     with held_folder(root):
         path = _lost_log(root, DEFINITIONS, "it is left as it is")
@@ -72,8 +73,8 @@ def recover_definitions(root):
 
 
 def recover_queue(root, folder, vhost, queue):
-    """Give the messages of a folder in set-aside/ to a new queue. Return the queue's arguments, a dict. Moves
-    the folder below queues/, and adds the queue to the definitions. Raises FolderError.
+    """Move a folder of set-aside/ below queues/, and add its queue to the definitions; return the queue's
+    arguments, a dict. Raises FolderError.
     """
     with held_folder(root):
         source = os.path.join(root, SET_ASIDE, folder)
@@ -99,7 +100,8 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def lend(folder, root, user, password):
-    """Copy a queue's folder of set-aside/ into a new data folder ``root``. Return its arguments, a dict.
+    """Make a new data folder ``root`` with a copy of a queue's folder of set-aside/. Return the queue's
+    arguments, a dict.
 
     A broker started on ``root`` has this user, and the messages in the queue RECOVERED. Raises FolderError,
     OSError.
@@ -128,12 +130,12 @@ def is_stream(arguments):
 
 
 def list_set_aside(root):
-    """Return a dict for each folder in set-aside/: its name, the vhost and name of its queue, and its message
-    count.
+    """Return a list with a dict {folder, vhost, queue, messages} for each folder in set-aside/.
 
-    The broker may be running. A folder's name has only a digest of the vhost and the queue's name. The digest
+    The broker may be running. A folder's name has only a digest of the names of vhost and queue. The digest
     is compared with those of all names in the definitions, also in those set aside, and of routing keys of
-    messages for the default exchange. Without a match, the vhost and name are None.
+    messages for the default exchange. Without a match, ``vhost`` and ``queue`` are None. ``messages`` is a
+    number.
     """
     kept = os.path.join(root, SET_ASIDE)
     found = sorted(os.listdir(kept)) if os.path.isdir(kept) else []
@@ -162,7 +164,9 @@ def _set_aside(folder, ids, vhosts):
 
 
 def _content_of(folder):
-    """Return (unacknowledged messages in a folder, Counter of routing keys for the default exchange)."""
+    """Return (number of unacknowledged messages in a folder, Counter of routing keys). The keys are of
+    messages that were published to the default exchange.
+    """
     count, keys = 0, Counter()
     for inner, _, names in os.walk(folder):
         for path in (os.path.join(inner, name) for name in names if name.startswith("msgs.")):
@@ -184,8 +188,8 @@ def _content_of(folder):
 
 
 def _lost_log(root, name, otherwise):
-    """Move an unreadable log that has content to set-aside/. Return the path where it was. Raises
-    FolderError, with the advice ``otherwise``, if the log can be read.
+    """Move the unreadable log ``name``, unless it is missing or empty, to set-aside/. Return its former path.
+    Raises FolderError, with the advice ``otherwise``, if the log can be read.
     """
     path = os.path.join(root, name)
     try:
@@ -205,7 +209,7 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """Return (queue arguments that match a folder's files, the queue's incarnation). Raises FolderError."""
+    """Return (queue arguments that fit a folder's files, the queue's incarnation). Raises FolderError."""
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

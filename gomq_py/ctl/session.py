@@ -38,7 +38,7 @@ class Seconds(click.FloatRange):
 
 @dataclass
 class AdminSession:
-    """The first argument of each command: the ``api``, the output ``out`` and the virtual host."""
+    """The first argument of each command: the API, the output ``out`` and the virtual host."""
 
     connect: Callable[[], API]
     """Finds the control socket or the address anew; raises APIError. Commands for folders never call it."""
@@ -47,7 +47,7 @@ class AdminSession:
 
     @cached_property
     def api(self):
-        """The API that the options of the command group specify. Raises APIError."""
+        """The API that the options of the command group specify, made at the first use. Raises APIError."""
         return self.connect()
 
     @property
@@ -81,8 +81,9 @@ def make_session(
 
 
 def _control_socket(given):
-    """Return the path of the control socket, or "" if there is none. Raises APIError. ``given`` is a path, ""
-    for none, or control.AUTO for the socket of this machine's broker.
+    """Return the path of the control socket to use, "" for none. Raises APIError.
+
+    ``given``: a path, "" for none, or control.AUTO for the socket of this machine's broker, if there is one.
     """
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
@@ -97,8 +98,9 @@ def _control_socket(given):
 
 
 def names(*path, per_vhost=True, field="name"):
-    """Return a function for click's ``shell_complete`` that offers names from the API's list at ``path``. A
-    name is the ``field`` of an item. ``per_vhost``: only items of the session's vhost.
+    """Return a function for click's ``shell_complete`` that offers names from the API's list at ``path``.
+
+    A name is the ``field`` of an item. ``per_vhost``: only the items of the session's vhost.
     """
 
     def complete(context, _parameter, incomplete):

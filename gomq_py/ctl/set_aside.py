@@ -26,8 +26,8 @@ _LIMITED = {"max_length": ("messages_ready", "messages"), "max_bytes": ("message
 @command("list_set_aside")
 @click.argument("data_dir", type=click.Path())
 def list_set_aside(session, data_dir):
-    """List the folders in set-aside/ of a data folder, with the queues that they were of, where that can be
-    told, and their messages. The broker may run.
+    """List the folders in set-aside/ of a data folder, with the queue that each belonged to, if that is
+    known, and its messages. The broker may run.
     """
     from gomq_py.ctl import recover
     with in_folder():
@@ -42,8 +42,9 @@ def list_set_aside(session, data_dir):
 def recover(session, folder, queue):
     """Publish the messages of FOLDER, a folder in set-aside/, to a queue of the running broker.
 
-    Each is confirmed. FOLDER stays as it is: delete it when you have what you want; a second run publishes
-    all of it again. Run it on the broker's machine, as its user; $TMPDIR has room for a copy of FOLDER.
+    Each publish is confirmed. FOLDER stays as it is: delete it when you have what you want; a second run
+    publishes all of it again. Run it on the broker's machine, as its user; $TMPDIR needs room for a copy of
+    FOLDER.
     """
     from gomq_py.ctl import recover as folders
     target = session.api.get("queues", session.vhost, queue)
@@ -70,7 +71,9 @@ def recover(session, folder, queue):
 
 
 def _check_room(target, source):
-    """Raise APIError if the length limits of the queue ``target`` leave too little room for ``source``."""
+    """Raise APIError if the length limits of the queue ``target`` leave too little room for the messages of
+    the queue ``source``. Both are dicts from the API.
+    """
     policy = target.get("effective_policy_definition") or {}
     for limit in LIMITS:
         field, unit = _LIMITED.get(limit.setting, ("", ""))
@@ -86,8 +89,8 @@ def _check_room(target, source):
 
 
 def _move(session, source, name, queue, left, total, progress):
-    """Move ``total`` messages by a shovel, until ``left()`` is 0. Return how many arrived. Raises APIError.
-    The shovel does not get expired and damaged messages.
+    """Move ``total`` messages by a shovel ``name`` from the broker at the URI ``source`` to the queue, until
+    ``left()`` is 0. Return how many arrived: expired and damaged ones do not. Raises APIError.
     """
     api, vhost = session.api, session.vhost
     api.put("parameters", "shovel", vhost, name, body={"value": {

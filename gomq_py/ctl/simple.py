@@ -1,4 +1,4 @@
-"""Commands that send one request each, from one table."""
+"""Commands that send one request each, most of them from one table."""
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.session import argument
 

@@ -36,7 +36,7 @@ _trace_command("off")
 
 @command("restart_vhost")
 def restart_vhost(session):
-    """Open the queues of the virtual host again that a fault closed."""
+    """Open those queues of the virtual host again that a fault has closed."""
     closed = [
         queue["name"] for queue in session.api.get("queues", session.vhost, columns="name,state")
         if queue["state"] == "stopped"]
@@ -46,7 +46,9 @@ def restart_vhost(session):
 
 
 def object_of(text, what):
-    """Parse a JSON object from the command line. Raises click.BadParameter; ``what`` names the object."""
+    """Return the JSON object in a text of the command line, a dict. ``what``: the text's name for errors.
+    Raises click.BadParameter.
+    """
     try:
         value = json.loads(text)
         # 1e400 is read as infinity, which is no JSON for the broker
@@ -74,7 +76,7 @@ _FLAGS = [(row.argument, row.flag) for row in ARGUMENTS.values() if row.flag is 
 
 
 def _with_flags(function):
-    """Decorator: gives a command the options in _FLAGS, as its argument ``flags``."""
+    """Decorator: adds the options in _FLAGS to a command, which gets them as keyword arguments."""
     for _, flag in reversed(_FLAGS):
         function = click.option(
             flag.name, type=flag.kind, is_flag=flag.kind is None, default=None, help=flag.help)(function)

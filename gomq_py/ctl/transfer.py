@@ -1,4 +1,4 @@
-"""Commands that export and import definitions. A dry run shows the difference."""
+"""Commands that export and import definitions. A dry run shows what an import would change."""
 import functools
 import json
 import os
@@ -24,8 +24,8 @@ _OF_EXCHANGES = "name", "vhost", "type", "durable", "auto_delete", "internal", "
     "--only-vhost", is_flag=True, help="Those of the virtual host alone, which can be imported into another."
 )
 def export_definitions(session, file, only_vhost):
-    """Write the broker's definitions to a file, which only its owner may read: it has hashes of passwords,
-    and passwords of shovels.
+    """Write the broker's definitions to a file that only its owner may read: it has hashes of passwords, and
+    passwords of shovels.
     """
     definitions = session.api.get("definitions", *((session.vhost,) if only_vhost else ()))
     write_definitions(definitions, file)
@@ -61,7 +61,9 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Decorator: gives a command options for another broker (``place`` in the help), and its API."""
+    """Return a decorator that gives a command the options for another broker, called ``place`` in their help.
+    The command's second argument is that broker's API.
+    """
 
     def decorate(function):
         @click.option("--from", "source", required=True, metavar="URI",
@@ -93,7 +95,7 @@ def import_from(session, there, dry_run):
 
 
 def definitions_of(other):
-    """Export the definitions of the broker behind the API ``other``. Raises APIError."""
+    """Return the definitions of the broker behind the API ``other``. Raises APIError."""
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
         # RabbitMQ before 3.11 exports only the name of a virtual host; its list of them has the rest.
@@ -108,7 +110,7 @@ def definitions_of(other):
 
 
 def _add_internal(exchanges, other):
-    """Add the internal exchanges: RabbitMQ exports their bindings, but not the exchanges themselves."""
+    """Add the internal exchanges to an export: RabbitMQ exports their bindings, but not themselves."""
     if not isinstance(exchanges, list):
         return
     known = {(entry.get("vhost"), entry.get("name")) for entry in exchanges}
@@ -120,7 +122,7 @@ def _add_internal(exchanges, other):
 
 
 def _look_at(session, definitions):
-    """Return a function that returns (exchanges and queues imported so far, their expected number)."""
+    """Return a function that returns (number of exchanges and queues imported so far, expected number)."""
     def count():
         totals = session.api.get("overview")["object_totals"]
         return sum(totals[kind] for kind in COUNTED)
@@ -130,7 +132,7 @@ def _look_at(session, definitions):
 
 
 def bring_in(session, definitions, dry_run, where, leaves=True):
-    """Import definitions and print a report. A dry run only prints the changes. Raises APIError.
+    """Import definitions and print a report. A dry run only prints what would change. Raises APIError.
 
     ``where``: (vhost,), or () for the whole broker. ``leaves``: end the command with exit code 1 if the
     broker refuses an entry.

@@ -1,6 +1,6 @@
-"""Finds present and coming problems of a broker, each with a remedy.
+"""Finds present problems of a broker, and those to come, each with a remedy.
 
-Judges figures that callers pass; calls no broker.
+Judges figures that its callers pass; sends no request to a broker.
 """
 from typing import NamedTuple
 
@@ -23,8 +23,9 @@ GROWN_MESSAGES, GROWN_PART = 1000, 0.05
 
 
 class Finding(NamedTuple):
-    """One problem found. ``level``: WARNING or BAD. ``kind``, ``vhost`` and ``name`` identify the object.
-    ``subject``, the object's name, and ``text`` together make a sentence. ``remedy`` says what to do.
+    """A problem that was found. ``level``: WARNING or BAD. ``kind``, ``vhost`` and ``name`` identify the
+    object. ``subject``, the object in words, and ``text`` together make a sentence. ``remedy`` says what to
+    do.
     """
 
     level: str
@@ -73,7 +74,7 @@ def of_node(node):
 
 
 def of_certificate(days):
-    """Return a Finding if a certificate has few ``days`` left or has expired (0 days), otherwise None."""
+    """Return a Finding if a certificate ends in few ``days`` or has ended (0 days), otherwise None."""
     if days > CERTIFICATE_DAYS:
         return None
     level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
@@ -84,7 +85,7 @@ def of_certificate(days):
 
 
 def of_flushes(mean_s):
-    """Return a Finding if flushes are slow, otherwise None. ``mean_s``: mean seconds of a flush."""
+    """Return a Finding if flushes are slow, otherwise None. ``mean_s``: mean seconds per flush."""
     if mean_s <= SLOW_SYNC_S:
         return None
     return Finding(
@@ -102,7 +103,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """Return the Finding for a closed store that belongs to a vhost but to no queue."""
+    """Return the Finding about a store of a vhost, not of a queue, that a fault has closed."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",
@@ -110,8 +111,8 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept, paths=()):
-    """Yield Findings if messages are damaged, or files are kept for an operator. ``damaged`` and ``kept`` are
-    their numbers. ``paths`` are the kept files, if the caller knows them.
+    """Yield Findings about ``damaged`` messages and files ``kept`` for an operator, two numbers, unless they
+    are 0. ``paths``: the kept files, if the caller knows them.
     """
     if damaged:
         yield Finding(
@@ -127,7 +128,7 @@ def of_damage(damaged, kept, paths=()):
 
 
 def of_blocked(count):
-    """Return a Finding if an alarm blocks connections, otherwise None. ``count``: blocked connections."""
+    """Return a Finding if an alarm blocks ``count`` connections, None if it blocks none."""
     if not count:
         return None
     return Finding(
@@ -136,7 +137,9 @@ def of_blocked(count):
 
 
 def of_link(kind, vhost, name, state, error):
-    """Return a Finding if a shovel or federation link (``kind``) does not run, otherwise None."""
+    """Return a Finding if the link ``name`` does not run, otherwise None. ``kind``: such as "shovel".
+    ``state``, ``error``: texts from the API.
+    """
     if state not in ("error", "terminated", "stopped"):
         return None
     return Finding(
@@ -145,7 +148,7 @@ def of_link(kind, vhost, name, state, error):
 
 
 class QueueChecks:
-    """Judges the queues of one virtual host, or of a whole broker if ``vhost`` is None. Call the ``look``
+    """Checks of the queues of one virtual host, or of a whole broker if ``vhost`` is None. Call the ``look``
     methods for each queue, then ``findings``.
     """
 
@@ -179,7 +182,9 @@ class QueueChecks:
                 "its consumer may hang: give the message back or close the channel")
 
     def look_at_aside(self, name, count, reasons):
-        """Judge a queue by the messages that could not be moved and were set aside: how many, and why."""
+        """Judge a queue by its messages that were set aside because they could not be moved. ``count``: their
+        number. ``reasons``: why, texts.
+        """
         if count:
             why = ", ".join(sorted(map(str, reasons))[:MANY])
             self._add(
@@ -187,7 +192,7 @@ class QueueChecks:
                 "mend the reason: they are tried again at the next start")
 
     def findings(self):
-        """Yield all Findings: at most MANY of each kind, then one with the number of the others."""
+        """Yield the Findings: at most MANY of each kind, then one with the number of the others."""
         for rows in self._by_kind.values():
             yield from rows[:MANY]
             if len(rows) > MANY:

@@ -1,6 +1,6 @@
-"""Judges the answer to /api/cluster: which node must not stop now, and what is wrong.
+"""Judges the answer to /api/cluster: whether the node may stop now, and which problems the cluster has.
 
-Callers pass the answer, which a broker without followers has, too.
+``figures`` is that answer, a dict, which a broker without followers gives, too.
 """
 from gomq_py.diagnosis.checks import BAD, WARNING, Finding
 
@@ -11,7 +11,7 @@ DISCONNECTED = "disconnected"
 
 
 def why_critical(figures):
-    """Return why confirms or the whole service would stop with this node; "" if it may be stopped."""
+    """Return why confirms, or the whole service, would stop if this node stopped; "" if it may be stopped."""
     members, node = figures.get("in_sync") or [], figures.get("node_id")
     nodes = figures.get("nodes") or ()
     if not figures.get("elects") or len(nodes) == 1 or nodes and node not in members:
@@ -30,7 +30,7 @@ def why_critical(figures):
 
 
 def why_not_in_sync(figures):
-    """Return why this node of an elected cluster fails the in-sync check, or ""."""
+    """Return why this node of an elected cluster fails the check that it is in sync; "" if it passes."""
     if not figures.get("elects"):
         return ""
     if figures.get("node_id") not in (figures.get("in_sync") or ()):
@@ -39,7 +39,7 @@ def why_not_in_sync(figures):
 
 
 def findings(figures):
-    """Yield a Finding for each problem of a leader's or follower's cluster."""
+    """Yield a Finding for each problem of the cluster that a leader or follower reports."""
     name = figures.get("node") or "cluster"
     if figures.get("damaged"):
         yield _found(
@@ -100,5 +100,5 @@ def _found(level, subject, text, remedy):
 
 
 def _name(node):
-    """Return a node's name and address: nodes on one machine have the same name."""
+    """Return a node's name and address, because nodes on one machine have the same name."""
     return f"{node['name']} ({node['address']})" if node["name"] else node["node"]

@@ -1,6 +1,6 @@
 """Lists what an import of definitions would create, change, ignore or refuse.
 
-Compares two exports of definitions and yields rows for the operator; calls no broker.
+Compares two exports of definitions and yields rows for the operator; sends no request to a broker.
 """
 from gomq_py.global_names import NOT_IMPORTED
 
@@ -30,12 +30,14 @@ NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
 class Difference:
-    """Compares the broker's definitions, ``here``, with an export to import, ``there``. ``exchange_types``:
-    the exchange types of this broker, or None if unknown.
+    """The differences between the broker's definitions, ``here``, and an export to import, ``there``.
+    ``exchange_types``: names of the exchange types of this broker, or None if unknown.
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
-        """``paced(entries)`` iterates with pauses. ``is_whole``: False for exports of a single vhost."""
+        """Take two exports. ``paced(entries)``: iterates over entries, with pauses if it likes. ``is_whole``:
+        False for exports of a single vhost.
+        """
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
@@ -49,13 +51,14 @@ class Difference:
             for entry in side.get("parameters") or ())
 
     def rows(self):
-        """Yield {action, kind, vhost, name, note} for entries of ``there``. The action of an import is:
+        """Yield a dict {action, kind, vhost, name, note} for each entry of ``there``. ``action`` says what an
+        import does with the entry:
 
-            new          create it
-            differs      replace or keep a different entry
-            ignored      skip it
-            refused      reject it
-            same         change nothing, but a note says what the entry becomes here
+            new          creates it
+            differs      replaces, or keeps, the different entry here
+            ignored      skips it
+            refused      rejects it
+            same         changes nothing, but a note says what the entry becomes here
 
         Other equal entries are left out. So are entries only in ``here``, because an import deletes nothing.
         """
@@ -103,7 +106,9 @@ class Difference:
             }
 
     def _acts(self, kind, entry):
-        """Return whether an entry, a parameter or policy, makes the broker act by itself."""
+        """Return True if an entry makes the broker act by itself, as a shovel or federation does. ``kind``:
+        the list that has the entry.
+        """
         if kind == "policies":
             return self._has_upstreams and not set(ACTING).isdisjoint(entry.get("definition") or {})
         return kind == "parameters" and entry.get("component") in ACTING
@@ -141,7 +146,7 @@ def _name(kind, entry):
 
 
 def _changed(mine, theirs):
-    """Return the names of fields that differ between two entries. Tags (text or list) compare as sets."""
+    """Return the names of the fields whose values differ. Tags, in a text or a list, are compared as sets."""
     return [field for field, value in theirs.items()
             if field in mine and field not in _NOT_COMPARED
             and _plain(field, mine[field]) != _plain(field, value)]

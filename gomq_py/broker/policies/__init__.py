@@ -1,1 +1,1 @@
-"""Settings of operators: policies, parameters (shovels, upstreams...), limits of vhosts and users."""
+"""What operators set: policies, parameters (shovels, upstreams...), and limits of vhosts and users."""

@@ -1,6 +1,6 @@
-"""Limits the queues and connections of a vhost, and a user's connections and channels over all vhosts.
+"""Limits of a vhost's queues and connections, and of a user's connections and channels over all vhosts.
 
-Names, meanings and texts are RabbitMQ's.
+Names, meanings and error texts are RabbitMQ's.
 """
 from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.broker.values import is_integer
@@ -11,8 +11,8 @@ VHOST_LIMITS, USER_LIMITS = (MAX_CONNECTIONS, MAX_QUEUES), (MAX_CONNECTIONS, MAX
 
 
 class LimitsComponent(Component):
-    """Applies a vhost's limits, the parameter ``limits`` of component ``vhost-limits``, to ``vhost.limits``.
-    That is {"max-queues": n, ...}, without negative values, which mean no limit.
+    """Handler of the parameter ``limits`` of component ``vhost-limits``: applies it to ``vhost.limits``, a
+    dict {"max-queues": n, ...}. Negative values mean no limit and are left out there.
     """
 
     administrators_only = True
@@ -29,7 +29,7 @@ class LimitsComponent(Component):
 
 
 def check_vhost_limits(limits):
-    """Raise ParameterError if ``limits`` of a vhost, {name: value}, are invalid."""
+    """Raise ParameterError unless ``limits`` is a valid {name: integer} of a vhost's limits."""
     if not isinstance(limits, dict):
         raise ParameterError("limits should be an object")
     for key, limit in limits.items():
@@ -44,8 +44,8 @@ class UserLimitError(ValueError):
 
 
 class UserLimits:
-    """Sets and shows the limits of ``users``, which are stored until the user is deleted. A negative value
-    means no limit, as in RabbitMQ, and is stored and shown.
+    """The limits of each user's connections and channels, stored until the user is deleted. A negative value
+    means no limit, as in RabbitMQ; it is stored and shown.
     """
 
     def __init__(self, users):
@@ -56,25 +56,25 @@ class UserLimits:
         return dict(self._known(user).limits)
 
     def all(self):
-        """Return the limits of all users who have some: {user: {name: value}}."""
+        """Return the limits of all users who have any: {user's name: {name: value}}."""
         return {user.name: dict(user.limits) for user in self._users if user.limits}
 
     def set(self, user, name, value):
-        """Set one limit of a user. Connections and channels that exceed it stay open. Raises KeyError for an
-        unknown user, UserLimitError, OSError.
+        """Set one limit of a user. Open connections and channels stay open, even if they exceed it. Raises
+        UserLimitError, OSError, and KeyError for an unknown user.
         """
         limits = self.get(user)
         check(name, value)
         self._users.set_limits(user, {**limits, name: value})
 
     def replace(self, user, limits):
-        """Replace all limits of a user. Raises KeyError for an unknown user, UserLimitError, OSError."""
+        """Replace all limits of a user. Raises UserLimitError, OSError, KeyError for an unknown user."""
         self._known(user)
         check_limits(limits)
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
-        """Remove a limit. Returns False if there was none. Raises KeyError for an unknown user, OSError."""
+        """Remove a limit. Returns False if there was none. Raises OSError, KeyError for an unknown user."""
         limits = self.get(user)
         if limits.pop(name, None) is None:
             return False
@@ -82,7 +82,7 @@ class UserLimits:
         return True
 
     def limit(self, user, name):
-        """Return the limit ``name`` of a User; None: no limit."""
+        """Return the limit ``name`` of the User ``user``; None if there is no limit."""
         value = user.limits.get(name, -1)
         return value if value >= 0 else None
 
@@ -94,7 +94,7 @@ class UserLimits:
 
 
 def check_limits(limits):
-    """Raise UserLimitError if ``limits`` of a user, {name: value}, are invalid."""
+    """Raise UserLimitError unless ``limits`` is a valid {name: integer} of a user's limits."""
     if not isinstance(limits, dict):
         raise UserLimitError("limits of a user should be an object")
     for name, value in limits.items():
@@ -102,7 +102,7 @@ def check_limits(limits):
 
 
 def check(name, value):
-    """Raise UserLimitError for an unknown limit of users, or a value that is no integer."""
+    """Raise UserLimitError if users have no limit ``name``, or the value is not an integer."""
     if name not in USER_LIMITS:
         raise UserLimitError(f"{name} is not a recognised limit of a user")
     if not is_integer(value):

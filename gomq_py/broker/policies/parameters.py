@@ -1,8 +1,8 @@
 """Parameters: named JSON values of a component, such as policies, limits, shovels and federation upstreams.
 
-A parameter belongs to a vhost or to the whole broker. The HTTP API and imports of definitions set parameters.
-For each component a handler (a Component) is registered, which checks values and applies changes. The
-definitions log stores parameters. Never switches greenlets.
+A parameter belongs to a vhost or to the whole broker. Parameters are set by the HTTP API and by imports of
+definitions, and are stored in the definitions log. Each component registers a handler (a Component), which
+checks values and applies changes. Never switches greenlets.
 """
 import json
 
@@ -46,14 +46,14 @@ class Component:
     administrators_only = False
 
     def check(self, vhost, name, value):
-        """Raise ValueError for an invalid value."""
+        """Raise ValueError if the value of parameter ``name`` is invalid."""
 
     def check_set_by(self, vhost, name, value, by):
         """Raise ValueError if the value is invalid, or if ``by`` (see Parameters.set) may not set it."""
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
-        """Return why a stored value has no effect, as text without passwords; None if it is in effect."""
+        """Return why a stored value has no effect, as a text without passwords; None if it is in effect."""
 
     def changed(self, vhost, name, value):
         """Apply a value that was set, or loaded at boot."""
@@ -63,7 +63,7 @@ class Component:
 
 
 class Parameters:
-    """Keeps the parameters of one broker.
+    """The parameters of one broker.
 
         global_               {name: value} of the whole broker
         internal              {name: value}: notes about the data folder, which are never listed or exported
@@ -71,12 +71,12 @@ class Parameters:
         vhost.set_by          {(component, name): the user who set the value, or OPERATOR}, for components
                               that act with that user's rights; not exported
         on_change(vhost's name or None, component, name, value or None)
-                              called after each change
+                              called after each change; without a value for a removed parameter
 
-    A value is *waiting* if its component had no handler when the value was set. A policy is waiting if one
-    of its keys belongs to such a component; the other keys have effect. A waiting value is stored and
-    exported, but has no effect until it is set again, even in a later version with the handler. Otherwise
-    shovels imported from another broker would start to run with an upgrade.
+    A value is *waiting* if its component had no handler when the value was set. A policy is waiting if one of
+    its keys belongs to such a component; the other keys have effect. A waiting value is stored and exported,
+    but has no effect until it is set again, even in a later version with the handler. Otherwise shovels
+    imported from another broker would start to run with an upgrade.
     """
 
     def __init__(self, log, tables):
@@ -88,7 +88,9 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """Register a component's ``handler``, a Component, and apply stored values, except waiting ones."""
+        """Register a component's ``handler``, and apply the values that ``vhosts`` have, except waiting
+        ones.
+        """
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
@@ -99,7 +101,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """Return {part: reason} of parts that no handler applies: the component, or keys of a policy."""
+        """Return {component or policy key: reason} for the parts of a value that have no handler."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -108,17 +110,17 @@ class Parameters:
         }
 
     def is_administrators_only(self, component):
-        """True if only administrators may set and clear values of this component."""
+        """Return True if only administrators may set and clear values of this component."""
         handler = self._components.get(component)
         return handler is not None and handler.administrators_only
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value is *waiting* until it is set again (see Parameters)."""
+        """Return True if the value is *waiting* (see Parameters): without effect until set again."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """Return (WAITING or FAULTY, reason) for a stored value without effect; None for one in effect."""
+        """Return (WAITING or FAULTY, reason) if a stored value has no effect; None if it is in effect."""
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -131,8 +133,9 @@ class Parameters:
         return None
 
     def set(self, vhost, component, name, value, by=None):
-        """Check, store and apply a value. Raises ValueError, OSError. ``by``: the setting user's name;
-        OPERATOR for this machine's operator; None for a user unknown to this broker, such as a token's user.
+        """Check, store and apply a value. Raises ValueError, OSError. ``by``: the name of the user who sets
+        it; OPERATOR for this machine's operator; None for a user unknown to this broker, such as a token's
+        user.
         """
         if vhost.is_gone:  # another vhost may have the name by now, and the log has names only
             raise ParameterError(f"vhost '{vhost.name}' was deleted")
@@ -164,8 +167,9 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Forget that the deleted user ``by`` has set values. That user's policies no longer forward
-        messages. Raises OSError if the log cannot be written; the change then holds for this run only.
+        """Remove the deleted user ``by`` as the setter of values in ``vhosts``. That user's policies no
+        longer forward messages. Raises OSError if the log cannot be written; the change then holds for this
+        run only.
         """
         # A later user of that name must not count as the setter.
         changed = []
@@ -180,7 +184,7 @@ class Parameters:
             self._log.append(record)
 
     def set_global(self, name, value):
-        """Set a value of the whole broker; not for internal values. Raises ValueError, OSError."""
+        """Set a value of the whole broker. Raises OSError, ValueError for an invalid or internal one."""
         if name in INTERNAL:
             raise ParameterError(f"global parameter {name!r} is the broker's own: nobody else sets it")
         self._tables.check_json(f"global parameter {name!r}", value)
@@ -199,7 +203,7 @@ class Parameters:
         return True
 
     def set_internal(self, name, value):
-        """Set an internal value of the whole broker. Raises OSError."""
+        """Set an internal value, a note of the broker about its data folder. Raises OSError."""
         assert name in INTERNAL, name
         self._log.append(records.global_parameter_set(name, encoded(value)))
         self.internal[name] = value
@@ -208,9 +212,9 @@ class Parameters:
         (self.internal if name in INTERNAL else self.global_)[name] = value
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
-        """Load a stored value at boot. Returns None or, if its component refuses it, the reason as text. A
-        refused value is kept without effect. ``waits``, ``by``: from the log's record; None if an old record
-        lacks them.
+        """Load a stored value at boot. Returns None, or the reason as text if the component refuses the
+        value, which is then kept without effect. ``waits``, ``by``: from the log's record; None if an old
+        record lacks them.
         """
         if waits is None:
             waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
@@ -241,23 +245,24 @@ class Parameters:
 
 
 class Notes:
-    """Stores small state of other packages, such as that a shovel is paused, in a vhost and the definitions
-    log. ``vhost.notes``: {(room, name): JSON value}; a room is the name of a package. Notes are deleted with
-    their vhost, and neither listed nor exported.
+    """Small state of other packages, such as that a shovel is paused, stored in the definitions log.
+
+    ``vhost.notes``: {(room, name): JSON value}; a room is the name of a package. Notes are deleted with their
+    vhost, and are neither listed nor exported.
     """
 
     def __init__(self, log):
         self._log = log
 
     def set(self, vhost, room, name, value):
-        """Store a JSON value, unless the vhost is deleted or has this value already. Raises OSError."""
+        """Store a note, unless the vhost is deleted or has it with this value. Raises OSError."""
         if vhost.is_gone or vhost.notes.get((room, name)) == value:
             return
         self._log.append(records.note_set(vhost.name, room, name, encoded(value)))
         vhost.notes[room, name] = value
 
     def clear(self, vhost, room, name):
-        """Delete the value ``name`` of the package ``room``, if there is one. Raises OSError."""
+        """Delete the note ``name`` of the package ``room``, if there is one. Raises OSError."""
         if vhost.is_gone or (room, name) not in vhost.notes:
             return
         self._log.append(records.note_cleared(vhost.name, room, name))
@@ -274,7 +279,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """Return {key: component} of a policy's keys that belong to components; {} for other parameters."""
+    """Return {key: component} for the keys of a policy that components act on; {} for other parameters."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None
@@ -291,7 +296,7 @@ def _why_idle(component):
 
 
 def encoded(value):
-    """Encode a value as JSON for the log. Raises ParameterError if it has no JSON form."""
+    """Return a value as JSON text for the log. Raises ParameterError if it has no JSON form."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -299,8 +304,8 @@ def encoded(value):
 
 
 def decoded(text):
-    """Decode a value from the log. Raises ValueError if it is invalid or beyond limits, RecursionError if
-    it is nested too deeply to be parsed.
+    """Return the value of a JSON text from the log. Raises ValueError if the text is invalid or exceeds
+    limits, RecursionError if it is nested too deeply to be parsed.
     """
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)

@@ -1,7 +1,7 @@
 """Policies: settings for many queues and exchanges, selected by a regular expression over their names.
 
 Of the policies that match an entity, the one with the highest priority applies, merged with the operator
-policy chosen in the same way. Vhosts keep and apply PolicySets; parameters persist policies.
+policy chosen in the same way. Vhosts keep and apply PolicySets; broker.policies.parameters stores policies.
 """
 from gomq_py.broker.features.policy_checks import PolicyError
 from gomq_py.broker.features.queue_type import QUEUE_MODE_KEY
@@ -39,12 +39,12 @@ _APPLIES = {
 
 
 class Policy:
-    """One policy or operator policy. Immutable. ``rights``: the setter's SetterRights, None: no limit."""
+    """A policy or operator policy. Immutable, but for ``rights``: SetterRights, or None for no limit."""
 
     __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
-        """``operator``: True for an operator policy. Raises PolicyError for an invalid value."""
+        """Check the values; raises PolicyError. ``operator``: True for an operator policy."""
         self.rights = None
         self.name = name
         self.pattern = pattern
@@ -63,7 +63,9 @@ class Policy:
         return f"<Policy {self.name!r} for {self.apply_to} {self.pattern!r}>"
 
     def applies(self, kind, name):
-        """True if the policy matches the entity of this name; ``kind`` is EXCHANGE or a queue type."""
+        """Return True if the policy matches the entity of this name; ``kind`` is EXCHANGE or a queue type. If
+        matching takes too long, log that and return False.
+        """
         if not self._means(kind):
             return False
         try:
@@ -82,7 +84,7 @@ class Policy:
         return self._pattern.is_costly
 
     def say_untried(self, kind, name):
-        """Log that the policy was not tried for an entity, after too many slow patterns."""
+        """Log that this policy was skipped for an entity, after COSTLY_TRIES slow patterns."""
         QUIET.error(
             ("untried", self.name, self.pattern),
             "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
@@ -108,7 +110,7 @@ def policy_of(name, value, operator=False):
 
 
 class PolicySet:
-    """The policies, or the operator policies, of one vhost, in order of priority."""
+    """The policies, or the operator policies, of one vhost. ``by_name``: {name: Policy}."""
 
     __slots__ = ("by_name", "_ranked")
 
@@ -126,7 +128,9 @@ class PolicySet:
         return found
 
     def best(self, kind, name):
-        """Return the matching policy of the highest priority, or None. Of equal ones the first name wins."""
+        """Return the matching policy of the highest priority, of equal ones the first by name, or None. Skips
+        policies with slow patterns after the first COSTLY_TRIES of them.
+        """
         tries_left = COSTLY_TRIES
         for policy in self._ranked:
             if policy.is_costly:
@@ -143,15 +147,17 @@ class PolicySet:
 
 
 class InForce:
-    """The policy and the operator policy that apply to an entity, and their merged ``definition``. Each
-    policy may be None. Of two numbers the smaller applies, otherwise the operator policy's value. Immutable;
-    shared by entities.
+    """The policy and the operator policy that apply to an entity, each of which may be None, and their merged
+    ``definition``. If both have a key, the smaller of two numbers applies, otherwise the operator policy's
+    value. Immutable; entities share it.
     """
 
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """``without``: keys left out, which have no meaning for the entity or exceed the setter's rights."""
+        """Merge the two policies. ``without``: keys to leave out, because they have no meaning for the entity
+        or exceed the setter's rights.
+        """
         self.policy = policy
         self.operator_policy = operator_policy
         definition = dict(policy.definition) if policy is not None else {}
@@ -199,11 +205,11 @@ def _checked(definition, keys):
 
 
 def usable_definition(definition):
-    """Split another broker's policy definition: (dict of known keys, sorted list of unknown keys)."""
+    """Split another broker's policy definition: return (dict of known keys, sorted list of unknown keys)."""
     unknown = sorted(key for key in definition if key not in KEYS)
     return {key: value for key, value in definition.items() if key in KEYS}, unknown
 
 
 def without_effect(definition):
-    """Return a definition's keys that are accepted without an effect here: mirrors, queue modes."""
+    """Return the set of keys that are accepted but have no effect here: mirrors, queue modes."""
     return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

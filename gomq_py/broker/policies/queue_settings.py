@@ -9,12 +9,14 @@ from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """The limits of one queue; None: not set. Times are in ms; ``max_bytes`` counts the bytes of bodies."""
+    """The limits of one queue, one attribute for each row of SETTINGS; None: not set. Times are in ms;
+    ``max_bytes`` counts the bytes of bodies.
+    """
 
     __slots__ = tuple(row.setting for row in SETTINGS)
 
     def __init__(self, arguments=None, policy=None):
-        """Merge a queue's arguments with ``policy``, the merged definition of the policies for it."""
+        """Merge a queue's arguments with ``policy``, the merged definition of its policies."""
         arguments, policy = arguments or {}, policy or {}
         for row in SETTINGS:
             setattr(self, row.setting, row.merge(row, arguments, policy))
@@ -41,7 +43,9 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if the queue itself must apply a setting; but not timeouts or a stream's ages."""
+        """True if a setting that the queue itself applies is set. Consumer timeouts, message groups, and a
+        stream's age and segment size are applied elsewhere.
+        """
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

@@ -1,9 +1,9 @@
 """Setter rights: a policy may send messages to other entities only within the rights of the user who set it.
 
-Such policies name a dead letter exchange or a tee (a stream for copies), for example. The user needs read on
-each queue or exchange to which the policy applies, and write on what the policy names. Write is checked when
-the policy is set; both are checked when the policy is applied. RabbitMQ has no such check. Administrators are
-not checked: they may give themselves any right.
+Such a policy names, for example, a dead letter exchange or a tee (a stream for copies). The user needs the
+right read on each queue or exchange to which the policy applies, and write on the entity that the policy
+names. Write is checked when the policy is set; both are checked when the policy is applied. RabbitMQ has no
+such check. Administrators are not checked: they may give themselves any right.
 """
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.names import described
@@ -22,7 +22,7 @@ _KEPT = object()
 
 
 class SetterRights:
-    """The rights of the user who set the vhost's policy ``name``, or of the user ``by`` who will set it."""
+    """The rights of the user who set the vhost's policy ``name``, or of ``by``, who is to set it."""
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 
@@ -38,7 +38,9 @@ class SetterRights:
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """Return the definition's keys without effect on this entity, because the setter lacks rights."""
+        """Return the frozenset of a definition's keys that the setter's rights exclude for an entity: the
+        queue or exchange ``name``. ``kind``: EXCHANGE or a queue type.
+        """
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)
@@ -47,7 +49,7 @@ class SetterRights:
             if not (may_take and _may_fill(user, self._vhost, definition, key)))
 
     def tell(self, left_out, kind, name):
-        """Log that the keys ``left_out`` have no effect on the queue or exchange of this name."""
+        """Log that the policy keys ``left_out`` have no effect on the queue or exchange ``name``."""
         QUIET.warning(
             ("rights", self._vhost.name, self._name),
             "policy %r: %s has no effect on %s: user %r, who set the policy, may not read that, or not "
@@ -56,7 +58,7 @@ class SetterRights:
 
 
 def check_hands_on(users, vhost, definition, by):
-    """Raise ParameterError if a definition sends messages to an entity without write for the user ``by``."""
+    """Raise ParameterError if a policy sends messages to an entity that user ``by`` may not write to."""
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
         if not _may_fill(user, vhost, definition, key):
@@ -66,7 +68,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """Return the User named ``by`` if policies are limited by that user's rights; None: no limit."""
+    """Return the User ``by``, whose rights limit policies, _Nobody if deleted, or None for no limit."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)
@@ -76,7 +78,7 @@ def limited(users, by):
 
 
 class _Nobody:
-    """Stands for a deleted user, who has no rights."""
+    """Stand-in for a deleted user, who has no rights."""
 
     tags = ()
 

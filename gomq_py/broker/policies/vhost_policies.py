@@ -22,9 +22,12 @@ NONE_REFUSED: frozenset[str] = frozenset()
 
 
 class VHostPolicies(Job):
-    """Applies one vhost's policies (the PolicySet ``user``) and operator policies (``operator``).
+    """A vhost's policies (the PolicySet ``user``) and operator policies (``operator``), and the job that
+    applies them.
 
-        configure(queue, settings), when_safe    functions of the queue factory
+        configure(queue, settings), when_safe
+                                functions of the queue factory: apply QueueSettings or None; call back when
+                                changes are safe
         left_out(kind)          returns the policy keys without meaning for a queue type or exchanges
         told(vhost, entity)     called after the policies that apply to a queue or exchange were computed
     """
@@ -50,8 +53,8 @@ class VHostPolicies(Job):
         self._put_under(queue, queue.type, self._configure_queue)
 
     def with_group(self, existing, name, arguments):
-        """Return the arguments of a queue.declare with message groups. They come from the ``existing`` queue,
-        or from the policies for a new queue.
+        """Return the arguments of a queue.declare, completed with a message group that they lack: that of the
+        ``existing`` queue or, if that is None, the one in the policies for a new queue.
         """
         return with_policy(
             existing, arguments, lambda: self._in_force(queue_type_of(arguments), name).definition)
@@ -60,7 +63,7 @@ class VHostPolicies(Job):
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Apply the policies to an entity. After a failure, log it and apply none."""
+        """Apply the policies to an entity. If that fails, log the error and apply none."""
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -113,7 +116,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """Return an entity's PolicyChange if the PolicySet ``would``, with the new ``policy``, applied."""
+        """Return an entity's PolicyChange, if ``policy`` were set and ``would`` the PolicySet with it."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)
@@ -159,7 +162,7 @@ class VHostPolicies(Job):
 
 class PolicyChange(NamedTuple):
     """The effect that a new policy would have on one entity: its InForce ``before`` and ``after``. ``kind``:
-    EXCHANGE or the queue type; ``is_matched``: True if the new policy's pattern matches the entity.
+    EXCHANGE or the queue type. ``is_matched``: True if the new policy's pattern matches the entity.
     """
 
     entity: Any
@@ -176,7 +179,9 @@ class PolicyChange(NamedTuple):
 
 
 def would_be(users, vhost, name, value, is_operator, by):
-    """Make the Policy or operator policy ``name`` that user ``by`` would set. Raises ValueError."""
+    """Return the Policy, or operator policy, ``name`` that the user ``by`` would set, without setting it.
+    Raises ValueError if it is invalid or exceeds the user's rights.
+    """
     policy = policy_of(name, value, is_operator)
     if not is_operator:
         check_hands_on(users, vhost, policy.definition, by)
@@ -185,7 +190,7 @@ def would_be(users, vhost, name, value, is_operator, by):
 
 
 def previewed(vhost, policy, is_operator):
-    """Yield the PolicyChange of each queue and each named exchange if ``policy`` were set."""
+    """Yield the PolicyChange that setting ``policy`` would cause for each queue and each named exchange."""
     would = PolicySet()
     would.by_name.update((vhost.policies.operator if is_operator else vhost.policies.user).by_name)
     would.put(policy)
@@ -197,8 +202,8 @@ def previewed(vhost, policy, is_operator):
 
 
 class PolicyComponent(Component):
-    """Handles the parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``:
-    the Users among whom policies' setters are found; None: setters' rights do not limit policies.
+    """Handler of the parameters of component ``policy`` or, with ``operator``, ``operator_policy``.
+    ``users``: the Users, among them the setters of policies; None: setters' rights do not limit policies.
     """
 
     def __init__(self, operator=False, users=None):

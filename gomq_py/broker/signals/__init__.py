@@ -1,1 +1,1 @@
-"""Reports what happens in the broker: events, traces, log messages, alarms, totals."""
+"""Reports of what happens in the broker: events, traces, log messages, alarms, totals."""

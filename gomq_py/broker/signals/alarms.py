@@ -1,6 +1,6 @@
 """Alarms: report that the broker is short of memory or disk.
 
-During an alarm protocol servers stop reading from publishers and serve all other clients. The resource watch
+During an alarm, protocol servers stop reading from publishers and serve all other clients. The resource watch
 (or a test) raises and lifts alarms. Publishers resume when the last alarm is lifted. Never switches
 greenlets.
 """
@@ -12,22 +12,23 @@ LOW_ON = "low on "
 
 
 class Alarms:
-    """Keeps the alarms of one broker, at most one for each source, and reports changes to listeners."""
+    """The alarms of one broker, at most one for each source; reports to listeners."""
 
     def __init__(self):
         self._raised = {}
         self._listeners = []
 
     def subscribe(self, listener):
-        """Call ``listener(reason)`` when publishers must wait, and ``listener(None)`` when they may resume.
-        Calls it at once if an alarm is on.
+        """Have ``listener(reason)`` called when the first alarm is raised, so that publishers must wait, and
+        ``listener(None)`` when the last one is lifted. If an alarm is on, call it at once. ``reason``: see
+        the property.
         """
         self._listeners.append(listener)
         if self.reason is not None:
             listener(self.reason)
 
     def set(self, source, resource, detail=""):
-        """Raise the alarm of ``source``, a name, about ``resource`` (MEMORY, DISK...); log ``detail``."""
+        """Raise the alarm of ``source``, a name, about ``resource`` (MEMORY or DISK), and log ``detail``."""
         if self._raised.get(source) == resource:
             return
         was = self.reason
@@ -39,7 +40,7 @@ class Alarms:
             self._tell()
 
     def clear(self, source, detail=""):
-        """Lift the alarm of ``source``, if it is on. ``detail`` goes to the log."""
+        """Lift the alarm of ``source``, if it is on, and log ``detail``."""
         resource = self._raised.pop(source, None)
         if resource is None:
             return
@@ -48,7 +49,7 @@ class Alarms:
             self._tell()
 
     def is_on(self, resource=None):
-        """True if an alarm about this resource is on; with None, any alarm."""
+        """Return True if an alarm about this resource is on; for None, if any alarm is on."""
         return bool(self._raised) if resource is None else resource in self._raised.values()
 
     @property
@@ -58,7 +59,7 @@ class Alarms:
 
     @property
     def reason(self):
-        """The text for RabbitMQ's connection.blocked; None without an alarm."""
+        """The text for RabbitMQ's connection.blocked, such as "low on memory"; None without an alarm."""
         return LOW_ON + " & ".join(self.resources) if self._raised else None
 
     def _tell(self):

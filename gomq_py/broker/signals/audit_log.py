@@ -1,9 +1,10 @@
-"""Audit log: one log line for each change of an entity: by which user, by which protocol and from where.
+"""Audit log: one log line for each change of an entity, with the user, the protocol and the client's address.
 
 Entities are users, tags, permissions, vhosts, policies, parameters, settings, queues and exchanges. The lines
 come from the broker's events, so that requests of every protocol, imports and the broker's own deletions are
-logged alike. Names the parameters but not their values, which may hold passwords. Clients' text is cut, and
-users other than administrators have a budget of lines, so that none of them fills the disk.
+logged alike. A line has a parameter's name but not its value, which may hold passwords. Long text of clients
+is cut, and each user other than an administrator has a limited number of lines, so that none of them can fill
+the disk.
 """
 import logging
 import time
@@ -23,7 +24,7 @@ LINES_MAX, LINES_S, USERS_MAX = 1000, 600.0, 1024
 
 
 class AuditLog:
-    """Logs the changes that ``events`` report. ``now_s``: a monotonic clock."""
+    """Logs the changes that ``events``, an Events, reports. ``now_s()``: a monotonic clock in seconds."""
 
     def __init__(self, events, now_s=time.monotonic):
         self._events = events
@@ -41,7 +42,7 @@ class AuditLog:
             LOG.log(level, "%s by %s", line, told(actor))
 
     def _has_room(self, who):
-        """Count a line. Returns False if this interval has too many of ``who``."""
+        """Count a line of the user ``who``. Returns False if that user has used up this interval's lines."""
         now = self._now_s()
         ends_s, lines = self._budgets.pop(who, (0.0, 0))
         if now >= ends_s:
@@ -59,15 +60,15 @@ class AuditLog:
 
 
 def _goes_by_itself(subject):
-    """True for a queue or exchange that ends with its client or its last use. RabbitMQ logs no queue at level
-    info; RPC clients make such queues many times a second.
+    """Return True for an exclusive or auto-delete queue or exchange, whose changes are logged at level debug.
+    RPC clients make such queues many times a second, and RabbitMQ logs no queue at level info.
     """
     is_exclusive = getattr(subject, "exclusive_owner", None) is not None
     return is_exclusive or bool(getattr(subject, "auto_delete", False))
 
 
 def _is_trusted(actor):
-    """True for an administrator or an import at boot, whose changes are all logged."""
+    """Return True for an administrator or an import at boot, whose changes are all logged."""
     if actor.user is INTERNAL.user:
         return bool(actor.protocol)
     return ADMINISTRATOR in actor.user.tags
@@ -78,7 +79,7 @@ def _who(actor):
 
 
 def told(actor):
-    """Format an actor: the user, the protocol, the address, and the client's name for its connection."""
+    """Return a text about an actor: the user, protocol, address, and the client's name for its connection."""
     by_what = f"{actor.protocol} from {actor.peer}" if actor.peer else actor.protocol
     given = getattr(actor, "client_properties", {})
     name = given.get("connection_name") or given.get("client_id")  # a shovel's, too

@@ -1,4 +1,4 @@
-"""Turns alarms and changes of users and parameters into events, with RabbitMQ's routing keys and headers.
+"""Makes events of alarms and of changes of users and parameters, with RabbitMQ's routing keys and headers.
 
 Alarms, Users and Parameters do not know about events: they call the objects of this module as callbacks.
 """
@@ -7,7 +7,7 @@ from gomq_py.broker.policies.limits import COMPONENT as LIMITS
 
 
 class AlarmEvents:
-    """Emits ``alarm.set`` when called with an alarm's reason, ``alarm.cleared`` when called with None."""
+    """Callback that emits ``alarm.set`` for an alarm's reason, ``alarm.cleared`` for None."""
 
     def __init__(self, events):
         self._events = events
@@ -23,7 +23,9 @@ def _alarm(reason):
 
 
 class UserEvents:
-    """Emits events about users. Call it with each record of the users' log, before the record is applied."""
+    """Callback that emits events about users. Call it with each record of the users' log, before that is
+    applied.
+    """
 
     def __init__(self, events, users):
         self._events = events
@@ -79,7 +81,7 @@ def _policy(headers, _component):
 
 
 class ParameterEvents:
-    """Emits an event about a changed parameter when called. ``value`` is None for a removed parameter.
+    """Callback that emits an event about a changed parameter. ``value`` is None for a removed parameter.
     ``vhost`` is the vhost's name, or None for a parameter of the whole broker.
     """
 

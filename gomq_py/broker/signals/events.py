@@ -1,9 +1,9 @@
 """Event exchange: publishes the broker's events to ``amq.rabbitmq.event`` in the default vhost, if enabled.
 
-The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the body is empty. Sources
-of events call ``emit`` with a function that makes the headers. ``emit`` calls the function only if the
-exchange has bindings, so an unwanted event costs almost nothing. Events are published after the next poll of
-the event loop, when the change that they report is complete.
+The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the body is empty. Code
+that reports an event calls ``emit`` with a function that makes the headers. ``emit`` calls the function only
+if the exchange has bindings, so an unwanted event costs almost nothing. Events are published after the next
+poll of the event loop, when the change that they report is complete.
 """
 import socket
 from collections import deque
@@ -39,8 +39,8 @@ CUT = "(nested too deep to be shown)"
 
 
 class Actor(NamedTuple):
-    """The user who acts, the protocol of the request, and the client's address ("": none). A ClientConnection
-    has the same attributes, and is used instead of an Actor.
+    """The user who acts, the protocol of the request, and the client's address ("" if there is none). A
+    ClientConnection has the same attributes, and is used instead of an Actor.
     """
 
     user: Any
@@ -54,7 +54,7 @@ ACTOR: ContextVar = ContextVar("gomq_py.actor", default=INTERNAL)
 
 
 class Events(Job):
-    """Publishes the events of one broker. ``actor``: who acts now in this greenlet, an Actor or a
+    """Publisher of the events of one broker. ``actor``: who acts now in this greenlet, an Actor or a
     ClientConnection. No event is published before ``start``, because entities loaded at boot are not new.
     """
 
@@ -74,8 +74,9 @@ class Events(Job):
         return ACTOR.get()
 
     def subscribe(self, listener, keys=None):
-        """Call ``listener(key, subjects)`` at each event or, with ``keys``, only at events with these keys.
-        Listeners are called even without an event exchange. The listener must not switch greenlets.
+        """Have ``listener(key, subjects)`` called at each event or, with ``keys``, only at events with one of
+        these routing keys. Listeners are called even without an event exchange. They must not switch
+        greenlets.
         """
         self._listeners.append((listener, keys))
         self._note_keys()
@@ -89,7 +90,7 @@ class Events(Job):
         self._heard = frozenset(chain.from_iterable(keys or () for _, keys in self._listeners))
 
     def start(self, vhosts):
-        """From this call on, publish events to the event exchange in ``vhosts["/"]``, if it exists."""
+        """Begin to publish events to the event exchange in ``vhosts["/"]``, if it exists."""
         self._vhosts = vhosts
 
     def stop(self):
@@ -98,7 +99,7 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Call ``do(*arguments)`` and return its result. Events emitted during the call name this actor."""
+        """Call ``do(*arguments)`` and return its result. Events emitted during the call name ``actor``."""
         before = ACTOR.set(actor)
         try:
             return do(*arguments)
@@ -111,13 +112,13 @@ class Events(Job):
             self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
 
     def is_heard(self, key):
-        """True if a listener or the exchange takes events with this ``key``."""
+        """Return True if a listener is called for this routing key, or the event exchange has a binding."""
         return self._hears_all or key in self._heard or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """Report an event with the routing key ``key``. Listeners get the ``subjects``.
+        """Report an event with the routing key ``key``. Listeners get the ``subjects``, a tuple.
         ``headers_of(*subjects)`` returns the event's headers, a dict of field values. It is called only if
-        the exchange has a binding.
+        the event exchange has a binding.
         """
         # In the headers passwords are hidden (in arguments, client properties and the like), because users
         # who may bind to the exchange need not know them.
@@ -198,8 +199,8 @@ def node_name():
 
 
 def told_in_headers(properties):
-    """Encode properties. Tables and arrays nested too deep for clients are cut. Raises ValueError or
-    TypeError for a value that a table cannot hold.
+    """Return the encoded Properties of a message of the broker itself. Tables and arrays nested too deep for
+    clients are replaced by CUT. Raises ValueError or TypeError for a value that a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):
@@ -209,7 +210,7 @@ def told_in_headers(properties):
 
 
 def _cut(value, levels):
-    """Replace tables and arrays nested more than ``levels`` deep by the text CUT."""
+    """Return ``value`` with the text CUT for tables and arrays nested more than ``levels`` deep."""
     if not isinstance(value, (dict, list, tuple)):
         return value
     if levels < 0:
@@ -269,7 +270,7 @@ def vhost_deleted(vhost, queues, exchanges):
 # headers of events about logins and connections of any door; ``protocol`` is the door's name
 
 def connection_created(connection, protocol):
-    """Return the headers of ``connection.created``, emitted when the client has opened its vhost."""
+    """Return the headers of ``connection.created``, which is emitted when the client has opened a vhost."""
     limits = connection.limits
     return {
         "name": connection.name, "pid": connection.name,

@@ -1,8 +1,9 @@
 """Log exchange: publishes the broker's log to ``amq.rabbitmq.log`` in the default vhost, if enabled.
 
 The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
-message". Lines are published after the next poll of the event loop, never within a change of state. Left
-out are lines of other threads, and lines that the publishing logs: these could cause more without end.
+message". Lines are published after the next poll of the event loop, never within a change of state. Lines of
+other threads are not published. Nor are lines logged while lines are published: these could cause more lines
+without end.
 """
 import logging
 import threading
@@ -22,7 +23,7 @@ _PROPERTIES = b"\x80\x00\x0atext/plain"  # content_type
 
 
 class LogExchange(logging.Handler):
-    """A logging handler that passes log lines to the exchange, until ``close`` at the broker's stop."""
+    """A logging handler that passes lines of level info and above to the exchange, until ``close``."""
 
     def __init__(self, vhost, scheduler):
         super().__init__(logging.INFO)
@@ -33,7 +34,9 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Queue a line for publishing. Drops lines of other threads, which must not touch the scheduler."""
+        """Queue a line for publishing. Drops a line that is logged while lines are published, and lines of
+        other threads, which must not touch the scheduler.
+        """
         if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:
@@ -51,7 +54,7 @@ class LogExchange(logging.Handler):
 
 
 class LogLines(Job):
-    """Publishes the waiting ``lines``, tuples of (severity, text), in slices."""
+    """A job that publishes the waiting ``lines``, tuples of (severity, text), in slices."""
 
     name = "log lines"
 
@@ -81,5 +84,5 @@ class LogLines(Job):
         return False
 
     def failed(self, error):
-        """Return True, so that the job goes on, if lines are left. The log has the line that failed."""
+        """Return True, so that the job goes on, if lines are left. The line that failed is not published."""
         return bool(self.lines)

@@ -1,7 +1,7 @@
 """Resource watch: measures used memory and free disk regularly, and raises and lifts the broker's alarms.
 
 One greenlet checks every few seconds, and more often if a resource may soon be used up, as RabbitMQ's disk
-monitor does. A thread queries the file system, which may hang; the greenlet checks memory meanwhile.
+monitor does. A thread queries the file system, which may hang, so that memory is still checked.
 observability.resources measures; broker.signals.alarms informs the protocol servers.
 """
 
@@ -29,10 +29,10 @@ MIN_SEGMENTS, WARN_SEGMENTS = 3, 6
 
 
 class ResourceWatch:
-    """Watches memory and disk for one broker. Changed ``settings`` apply from the next check on."""
+    """The watch over memory and disk of one broker. Changed ``settings`` apply from the next check on."""
 
     def __init__(self, alarms, settings, path, probe=resources):
-        """``path``: the data folder. ``probe``: module that measures; tests replace it."""
+        """``path``: the data folder. ``probe``: the module that measures; tests replace it."""
         self.used_memory = self.memory_limit = self.free_disk = self.total_disk = 0
         """What the last look found, in octets; ``memory_limit`` is where the alarm is raised, 0 for never."""
         self._alarms = alarms
@@ -45,7 +45,7 @@ class ResourceWatch:
         self._identity = None  # of the data folder that the broker has opened
 
     def start(self):
-        """Check once, then start the checking greenlet. Blocks until the file system answers."""
+        """Check once, then start the greenlet that checks. Blocks until the file system answers."""
         self.look_at_memory()
         try:
             self._identity = self._probe.identity(self._path)
@@ -76,8 +76,8 @@ class ResourceWatch:
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Return the seconds until the next check: the time in which memory or disk could reach its limit.
-        The result is within bounds; during an alarm the lower bound.
+        """Return the seconds until the next check: the time in which memory or disk could reach its limit,
+        but at least INTERVAL_MIN_S (also the result during an alarm), and at most INTERVAL_MAX_S.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
@@ -100,7 +100,7 @@ class ResourceWatch:
         return over
 
     def judge_disk(self, free, total):
-        """Raise the disk alarm if ``free`` bytes are too few, otherwise lift it. Warns if disk runs low."""
+        """Raise the disk alarm if ``free`` bytes are too few, otherwise lift it. Warn if disk runs low."""
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
@@ -116,7 +116,9 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder is gone (None) or not the one of boot time; otherwise lift it."""
+        """Raise an alarm if the data folder is not the one of boot time, otherwise lift it. ``identity``:
+        that of the folder now, None if it is gone.
+        """
         # Messages would be lost.
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
@@ -165,7 +167,7 @@ class ResourceWatch:
 
 
 def shown(octets):
-    """Format a count of bytes, such as 1.5 GiB or 20 MiB."""
+    """Return a number of bytes as a text such as "1.5 GiB" or "20.0 MiB"."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if abs(octets) >= size:
             return f"{octets / size:.1f} {unit}"

@@ -1,6 +1,6 @@
-"""Totals: keep the counters of deleted entities, so that the sums of a vhost or node never fall.
+"""Totals: the counters of deleted entities, kept so that the sums of a vhost or node never fall.
 
-Entities are queues, exchanges, channels and connections. Each vhost has Totals, and the broker has them for
+Entities are queues, exchanges, channels and connections. Each vhost has Totals, and the broker has Totals for
 deleted vhosts. The code that deletes an entity adds its counters; the HTTP API and metrics read the totals.
 """
 from gomq_py.observability.counters import Counters, counted
@@ -19,7 +19,7 @@ COUNTERS = (*EXCHANGE_COUNTERS, *CHURN, *CHANNEL_COUNTERS, "received_octets", "s
 
 
 class Totals(Counters):
-    """Has a counter for each name in COUNTERS, and ``queues``: {queue type: [sums of QUEUE_COUNTERS]}."""
+    """A counter for each name in COUNTERS, and ``queues``: {queue type: [sums of QUEUE_COUNTERS]}."""
 
     _fields_ = counted(*COUNTERS)
 
@@ -37,20 +37,20 @@ class Totals(Counters):
         self.confirmed += channel.confirmed_count
 
     def add_unkept(self, kind, delivered, dropped):
-        """Add the counts of a client that has gone. ``delivered``: messages sent to it that no queue stored,
-        counted for the queue type ``kind``. ``dropped``: messages not sent.
+        """Add the counts of a closed connection. ``delivered``: messages sent to the client that no queue
+        stored; they count for the queue type ``kind``. ``dropped``: such messages not sent.
         """
         if delivered:
             self._add_queues(kind, of_delivered(delivered))
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Count the messages delivered by deleted queues of this type, plus counts of add_unkept()."""
+        """Return how many messages deleted queues of this type delivered, plus those of add_unkept()."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 
     def add(self, gone, names):
-        """Add the counters ``names`` of a deleted object ``gone`` to the counters of the same names."""
+        """Add the counters ``names`` of the deleted entity ``gone`` to the counters of the same names."""
         for name in names:
             setattr(self, name, getattr(self, name) + getattr(gone, name))
 
@@ -67,5 +67,5 @@ class Totals(Counters):
 
 
 def of_delivered(count):
-    """Return the QUEUE_COUNTERS, as a list, of ``count`` messages delivered without acks."""
+    """Return a list of QUEUE_COUNTERS for ``count`` messages delivered without acknowledgements."""
     return [count if name in ("delivered", "auto_delivered") else 0 for name in QUEUE_COUNTERS]

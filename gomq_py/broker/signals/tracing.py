@@ -1,8 +1,9 @@
 """Firehose: copies every message that clients publish or get in a traced vhost to ``amq.rabbitmq.trace``.
 
-Publishes and deliveries call it if ``vhost.tracing`` is on. The exchange, keys (``publish.<exchange>``,
-``deliver.<queue>``) and headers are RabbitMQ's. The copies themselves, and messages that the broker moves
-(dead letters, delayed messages), are not traced. A failed copy is only logged. Never switches greenlets.
+The code for publishes and deliveries calls it if ``vhost.tracing`` is on. The exchange, routing keys
+(``publish.<exchange>``, ``deliver.<queue>``) and headers are RabbitMQ's. The copies themselves, and messages
+that the broker moves (dead letters, delayed messages), are not traced. A failed copy is only logged. Never
+switches greenlets.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.names import to_octets, to_text
@@ -17,7 +18,7 @@ QUIET = QuietLog(logger("queue"))
 
 
 class TracedClient:
-    """Identifies the client in a trace: names of ``connection`` and ``user``, number of ``channel``."""
+    """The client in a trace: the names of ``connection`` and ``user``, the number of ``channel``."""
 
     __slots__ = ("connection", "channel", "user")
 
@@ -28,12 +29,14 @@ class TracedClient:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """Trace a message that a client publishes. ``more_keys``: the routing keys in CC and BCC."""
+    """Trace a message that a client publishes. ``more_keys``: the routing keys in CC and BCC.
+    ``destinations``: the queues and other destinations that the message was routed to.
+    """
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 
 def delivered(vhost, client, message, queue_name, added=None):
-    """Trace a delivery to a client from ``queue_name``. ``added``: headers of this delivery only."""
+    """Trace a delivery from a queue to a client. ``added``: headers that only this delivery has."""
     _trace(_delivered, vhost, client, message, queue_name, added)
 
 

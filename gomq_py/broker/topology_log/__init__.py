@@ -1,1 +1,1 @@
-"""Makes the records of the definitions log (storage.logs.definition_log)."""
+"""The records of the definitions log (storage.logs.definition_log)."""

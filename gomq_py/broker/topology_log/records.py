@@ -1,14 +1,14 @@
 """Makes the records of the definitions log (storage.logs.definition_log).
 
-Each kind of change of a durable definition has one function. broker.topology.recovery reads the records. An
-*incarnation* is 16 random bytes, which distinguish the folder of a queue or other store from the folder of an
-earlier one of the same name.
+There is one function for each kind of change of a durable definition. broker.topology.recovery reads the
+records. An *incarnation* is 16 random bytes, which distinguish the folder of a queue or other store from the
+folder of an earlier one of the same name.
 """
 from gomq_py.storage.logs.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
 
 def is_incarnation(value):
-    """True if the value can be an incarnation: 16 bytes, which identify a store's folder."""
+    """Return True if the value can be an incarnation: 16 bytes."""
     return isinstance(value, bytes) and len(value) == 16
 
 
@@ -49,7 +49,7 @@ SHAPES = {
 
 
 def exchange_declared(exchange, incarnation=b""):
-    """Make the record of an exchange. ``incarnation``: id of a delayed exchange's folder, or empty."""
+    """Return the record of an exchange. ``incarnation``: of a delayed exchange's store, or empty."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
         "auto_delete": exchange.auto_delete,
@@ -62,7 +62,7 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """Make the record of a new, paused, resumed or redefined queue. ``incarnation``: id of its folder."""
+    """Return the record of a queue that was declared, paused, resumed or redefined."""
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
         "arguments": queue.arguments, "incarnation": incarnation, "paused": bool(queue.paused),
@@ -75,12 +75,12 @@ def queue_deleted(queue):
 
 
 def removal(incarnation):
-    """Make the record that the folder of a deleted entity may still exist."""
+    """Return the record of a deleted entity whose folder may still exist."""
     return {"op": REMOVAL, "incarnation": incarnation}
 
 
 def store_made(vhost, name, incarnation):
-    """Make the record of a vhost's own message store ``name``; ``incarnation`` identifies its folder."""
+    """Return the record of the message store ``name`` that belongs to the vhost and to no queue."""
     return {"op": "store", "vhost": vhost, "name": name, "incarnation": incarnation}
 
 
@@ -101,7 +101,7 @@ def _binding(op, binding):
 
 
 def vhost_created(vhost):
-    """Make the record of a vhost's current properties, which replaces earlier records of the vhost."""
+    """Return the record of a vhost's current properties, which replaces earlier records of the vhost."""
     return {
         "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags,
         "default_queue_type": vhost.default_queue_type, "protected": vhost.protected_from_deletion,
@@ -113,8 +113,8 @@ def vhost_deleted(name):
 
 
 def parameter_set(vhost, component, name, value, waits, by=None):
-    """Make the record of a parameter. ``value``: JSON text. ``waits``: it was set without a handler (see
-    Parameters). ``by``: the user who set it, or None.
+    """Return the record of a parameter. ``value``: JSON text. ``waits``: True if the value is *waiting* (see
+    Parameters). ``by``: the user who set it, OPERATOR or None (see Parameters.set).
     """
     return {
         "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,
@@ -127,7 +127,7 @@ def parameter_cleared(vhost, component, name):
 
 
 def note_set(vhost, room, name, value):
-    """Make the record of a package's state in a vhost (see Notes). ``value``: JSON text."""
+    """Return the record of one note (see Notes). ``room``: its package. ``value``: JSON text."""
     return {"op": "note", "vhost": vhost, "room": room, "name": name, "value": value}
 
 
@@ -136,7 +136,7 @@ def note_cleared(vhost, room, name):
 
 
 def global_parameter_set(name, value):
-    """Make the record of a parameter of the whole broker. ``value``: JSON text."""
+    """Return the record of a parameter of the whole broker. ``value``: JSON text."""
     return {"op": "global-parameter", "name": name, "value": value}
 
 
