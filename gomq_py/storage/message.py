@@ -28,7 +28,8 @@ class Message:
         at_once           append() writes the message to a file at once, not at the end of the batch
         may_wait          the publisher can wait until a thread has made files
         lacking           ``wait`` of the StoreLater that append() raised
-        waits_until_ms    when the message is stored, if it waits for a consumer; 0: it does not wait
+        waits_until_ms    Unix milliseconds until which the message waits for a consumer before it is stored;
+                          0: it does not wait
     """
 
     __slots__ = (
@@ -94,7 +95,9 @@ class Message:
         self.publisher = None
 
     def set_kind(self, kind, flags=0):
-        """Set the encoding of the properties (content.forms), and its flags. Bit 0 of ``flags`` must be 0."""
+        """Set ``kind``, the encoding of the properties (content.forms), and the flags that belong to this
+        kind. Bit 0 of ``flags`` must be 0.
+        """
         self.kind = kind
         self.flags = flags
 
@@ -186,7 +189,7 @@ class Message:
         return self.body_length
 
     def describe(self):
-        """The main fields as a dict, for callers and tests that are not compiled with this class."""
+        """Return the main fields as a dict, for callers and tests that are not compiled with this class."""
         return {
             "timestamp_ms": self.timestamp_ms, "expires_at_ms": self.expires_at_ms, "location": self.location,
             "delivery_count": self.delivery_count, "kind": self.kind, "flags": self.flags,

@@ -1,4 +1,4 @@
-r"""Opens the data folder: locks it, checks its schema version, and gives the paths of its files and folders.
+r"""Data folder: locks it, checks its schema version, and gives the paths of its files and folders.
 
 The first step of a boot: other code uses the folder after ``open`` has returned. One process at a time holds
 the lock; a second process gets an error that names the first.
@@ -100,12 +100,13 @@ class DataDir:
     """One data folder. ``open`` locks it, ``close`` unlocks it. ``open`` also sets facts about the last run:
 
         last_end     how it ended: STOPPED, KILLED, FOLLOWED or POWER_LOST
-        listed       {folder: segment_list.Listed} of its segments; empty if not recorded
+        listed       {queue folder: segment_list.Listed} of its segments; empty if not recorded
         logs_left    {name: {log id: flushed bytes}} of its logs; empty if not recorded
     """
 
     def __init__(self, path, files=None, lock=True):
-        """With ``lock=False``, for file systems without flock, a second broker is not stopped."""
+        """With ``lock=False``, for file systems without flock, nothing keeps a second broker from the folder.
+        """
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
         self._lock_fd = -1
@@ -331,7 +332,7 @@ class DataDir:
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Read how the last run ended, and record in .last-run that a run has begun."""
+        """Find out how the last run ended, and record in .last-run that a run has begun."""
         # Written without Files, because followers must not get the record: it is about this machine only.
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
@@ -411,7 +412,7 @@ class DataDir:
 
 @contextlib.contextmanager
 def _room_or_not():
-    """Context manager that suppresses the OSError of a full disk."""
+    """Return a context manager that suppresses the OSError of a full disk."""
     try:
         yield
     except OSError as error:
@@ -420,13 +421,13 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Sorted names in a data folder, without temporary files and those in NOT_CONTENT. Raises OSError."""
+    """Sorted names in a data folder, without temporary files and the names in NOT_CONTENT. Raises OSError."""
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 
 
 def make_place(files, folder):
-    """Make a subfolder of the data folder if missing. Renames a file that has the name of the subfolder."""
+    """Make a subfolder of the data folder if missing. A file that has this name is renamed."""
     if os.path.isdir(folder):
         return
     if os.path.lexists(folder):
@@ -447,7 +448,7 @@ def make_way(files, path):
 
 def move_aside(files, root, path, name):
     """Move an unused file or folder into set-aside/ of the data folder ``root``. Returns its new path.
-    ``name``: the new name, which is cut if too long and gets a number. Blocks; for boot.
+    ``name``: the new name, which is shortened if too long, and gets a number at its end. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)
@@ -503,7 +504,7 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """Return {folder: segment_list.Listed} of the last run; empty after a crash or without a list."""
+    """Return {queue folder: segment_list.Listed} of the last run; empty after a crash or without a list."""
     return _listed(path, last_end_of(path))
 
 
@@ -602,8 +603,8 @@ def boot_id():
 
 
 def queue_id(vhost, queue):
-    """Name of a queue's folder: 40 hex digits. The names are str; bytes that are not UTF-8 are surrogates
-    (surrogateescape).
+    """Name of a queue's folder: 40 hex digits. ``vhost`` and ``queue``: str, in which surrogates
+    (surrogateescape) stand for bytes that are not UTF-8.
     """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
     return sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]

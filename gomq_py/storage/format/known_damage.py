@@ -1,4 +1,4 @@
-"""Known damage: empty files whose names say which damage of a segment was logged; counts of lost records."""
+"""Known damage: names of empty files, each of which records that some damage of a segment was logged."""
 import re
 
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
@@ -20,8 +20,9 @@ def is_known(ranges, number, start, end):
 
 
 def lost_among(first, behind, count, runs):
-    """Return how many records without an ack a damaged region has at most. ``first``, ``behind``: positions
-    of the region; ``count``: number of its records; ``runs``: the acked runs.
+    """Return an upper bound of the unacked records that a damaged region had. ``first``, ``behind``: start
+    and end of the region; ``count``: number of its records; ``runs``: ranges of acked positions, [start, end,
+    start, end...].
     """
     if any(start <= first and behind <= end for start, end in zip(runs[::2], runs[1::2])):
         return 0
