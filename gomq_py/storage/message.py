@@ -138,7 +138,7 @@ class Message:
             other.priority, other.persistent)
 
     def priority_or(self, default):
-        """The message's priority, or ``default`` if the publisher set none."""
+        """Return the message's priority, or ``default`` if the publisher set none."""
         if self.priority or not default:
             return self.priority
         names_one = self.kind == BASIC and self.buffer[self.properties_at] & PRIORITY_FLAG
@@ -153,11 +153,12 @@ class Message:
         return bytes(self.buffer[start + 1:start + 1 + self.buffer[start]])
 
     def get_routing(self):
-        """A copy of exchange name and routing key as stored: two adjacent short strings."""
+        """Return a copy of exchange name and routing key as stored: two adjacent short strings."""
         return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
 
     def get_properties(self, most=forms.BASIC_MAX):
-        """A copy of the basic properties in wire form: flag words and fields of the content header frame.
+        """Return a copy of the basic properties in wire form: flag words and fields of the content header
+        frame.
 
         Properties of another kind are translated, into at most ``most`` bytes. ``most`` must be at least
         forms.LEAST_ROOM. Raises Malformed for properties that cannot be translated.
@@ -169,7 +170,7 @@ class Message:
         return self.get_raw()
 
     def get_raw(self):
-        """A copy of the properties as stored, in the encoding of their ``kind``."""
+        """Return a copy of the properties as stored, in the encoding of their ``kind``."""
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
 
     def get_body(self):
@@ -182,7 +183,7 @@ class Message:
         return self.owner.octets[self.body_at:self.body_at + self.body_length]
 
     def get_body_start(self, most):
-        """A copy of at most ``most`` bytes from the start of the body."""
+        """Return a copy of at most ``most`` bytes from the start of the body."""
         return bytes(self.buffer[self.body_at:self.body_at + min(self.body_length, most)])
 
     def get_body_length(self):

@@ -93,7 +93,7 @@ class Inbound:
         return NEW
 
     def pause_if_stuck(self):
-        """Return True if the store of identifiers has failed; then pause reading until it is replaced."""
+        """If the store of identifiers has failed, pause reading until it is replaced, and return True."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -127,8 +127,9 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Answer a message that was offered to all destinations. ``taken``: all stored it. ``queues`` (tuple
-        or None): if ``taken``, the destinations to flush before the answer, otherwise all destinations.
+        """Answer a message that was offered to all destinations. ``taken``: all of them stored it.
+        ``queues``: a tuple of the destinations to flush before the answer, or None; if not ``taken``, all
+        destinations.
         """
         self.publishes += 1
         if qos:
@@ -221,7 +222,8 @@ class Inbound:
         self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
-        """At the end of a read, have the gathered answers sent as soon as their messages are on disk."""
+        """Have the gathered answers sent as soon as their messages are on disk. Called at the end of a read.
+        """
         if self.answers.used == 0:
             return
         if self.has_released:
@@ -305,7 +307,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Return True if the answers wait for a new store of identifiers; calls ``callback(error)`` later."""
+        """Return whether the answers must wait for a new store of identifiers; then ``callback(error)`` is
+        called later.
+        """
         # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
         # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None

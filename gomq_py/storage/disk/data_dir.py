@@ -267,7 +267,7 @@ class DataDir:
         return self._at(TRANSIENT)
 
     def queue_folder(self, vhost, queue):
-        """Path of a durable queue's folder, which need not exist."""
+        """Return the path of a durable queue's folder, which need not exist."""
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
     def set_aside(self, path):
@@ -277,7 +277,9 @@ class DataDir:
         return target
 
     def kept_paths(self):
-        """Sorted paths of the copies of damaged logs, and of everything in set-aside/. Reads two folders."""
+        """Return the sorted paths of the copies of damaged logs, and of everything in set-aside/. Reads two
+        folders.
+        """
         paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
@@ -421,7 +423,9 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Sorted names in a data folder, without temporary files and the names in NOT_CONTENT. Raises OSError."""
+    """Return the sorted names in a data folder, without temporary files and the names in NOT_CONTENT. Raises
+    OSError.
+    """
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 
@@ -479,8 +483,8 @@ def lost_logs(root, last_end):
 
 
 def _was_begun(root, name, last_end):
-    """Whether an earlier run had content in this log. False for an unfinished first boot, because a kill may
-    then leave empty logs.
+    """Return whether an earlier run had content in this log. False for an unfinished first boot, because a
+    kill may then leave empty logs.
     """
     if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
         return True
@@ -498,7 +502,8 @@ def _was_begun(root, name, last_end):
 
 
 def last_end_of(path):
-    """How the last run over the data folder ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST."""
+    """Return how the last run over the data folder ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST.
+    """
     lock = os.path.join(path, LOCK)
     return _last_end(_note_in(path), _octets_of(lock, 300) or None, boot_id())
 
@@ -509,8 +514,8 @@ def listed_in(path):
 
 
 def _last_end(note, lock_text, boot):
-    """How the last run ended. ``boot``: boot_id(). ``note``: text of .last-run. ``lock_text``: text found in
-    the lock file, or None.
+    """Return how the last run ended. ``boot``: boot_id(). ``note``: text of .last-run. ``lock_text``: text
+    found in the lock file, or None.
     """
     # An earlier version of the broker overwrites the lock file and leaves .last-run. If such a version ran
     # last, .last-run is not about the last run.
@@ -542,7 +547,8 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """Lengths of the logs of the last run, {name: {log id: flushed bytes}}; empty if not recorded."""
+    """Return the lengths of the logs of the last run, {name: {log id: flushed bytes}}; empty if not recorded.
+    """
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
         return found
@@ -566,7 +572,7 @@ def forget_log_left(path, name):
 
 
 def _logs_now(path):
-    """Lines for .last-run with the present name, log id and length of both logs."""
+    """Return lines for .last-run with the present name, log id and length of both logs."""
     lines = []
     for name in (DEFINITIONS, USERS):
         place = os.path.join(path, name)
@@ -578,7 +584,8 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Content of a file, at most ``most`` bytes (-1: all); empty if it is missing or unreadable."""
+    """Return the content of a file, at most ``most`` bytes (-1: all); empty if it is missing or unreadable.
+    """
     if not os.path.isfile(path):
         return b""
     try:
@@ -594,7 +601,7 @@ def _digest_line(content):
 
 
 def boot_id():
-    """The kernel's random id of this boot of the machine, as bytes; empty if unknown."""
+    """Return the kernel's random id of this boot of the machine, as bytes; empty if unknown."""
     try:
         with open(_BOOT_ID, "rb") as file:
             return file.read(100)
@@ -603,7 +610,7 @@ def boot_id():
 
 
 def queue_id(vhost, queue):
-    """Name of a queue's folder: 40 hex digits. ``vhost`` and ``queue``: str, in which surrogates
+    """Return the name of a queue's folder: 40 hex digits. ``vhost`` and ``queue``: str, in which surrogates
     (surrogateescape) stand for bytes that are not UTF-8.
     """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))

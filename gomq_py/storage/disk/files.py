@@ -156,8 +156,8 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """Context manager that gives the file's descriptor, or opens one for the ``with`` block. Raises
-        OSError, also if another file has taken this file's name.
+        """Return a context manager that gives the file's descriptor, or opens one for the ``with`` block.
+        Raises OSError, also if another file has taken this file's name.
         """
         if file.fd >= 0:
             yield file.fd
@@ -413,11 +413,11 @@ class Files:
             self.make_folder(path)
 
     def lacks_folder(self, path):
-        """Whether this folder is missing, or created by a thread and not yet reported."""
+        """Return whether this folder is missing, or created by a thread and not yet reported."""
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
-        """Whether a thread is making, or will make, this folder or a folder in it."""
+        """Return whether a thread is making, or will make, this folder or a folder in it."""
         path = os.fspath(path)
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 

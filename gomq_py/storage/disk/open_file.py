@@ -293,7 +293,7 @@ def flush_file_system(fd):
 
 
 def _can_flush_file_systems():
-    """Whether flush_file_system exists and reports failed writes, as on Linux from 5.8 on."""
+    """Return whether flush_file_system exists and reports failed writes, as on Linux from 5.8 on."""
     if not sys.platform.startswith("linux"):
         return False
     numbers = re.match(r"(\d+)\.(\d+)", os.uname().release)

@@ -42,7 +42,7 @@ def swap(files, root, stays):
 
 
 def has_begun(root):
-    """Whether a swap is valid but unfinished, so that some files may still be the old ones."""
+    """Return whether a swap is valid but unfinished, so that some files may still be the old ones."""
     return os.path.lexists(os.path.join(root, _MANIFEST))
 
 

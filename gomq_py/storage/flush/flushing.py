@@ -170,7 +170,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more change whose answer waits for a callback that already waits for this flush."""
+        """Count one more change that this flush answers, without a callback of its own."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()

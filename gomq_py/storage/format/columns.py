@@ -72,8 +72,7 @@ class Block:
         segment's first record; later walks continue the count. Of records before ``first`` only the headers
         are checked. Returns why the walk ended:
 
-            END        the data ends, perhaps within the record at ``at``; if the file is complete, that record's
-                       lengths may be damaged
+            END        the data ends at ``at``, or within the record at ``at``, whose lengths may be damaged
             FULL       the Block has ``capacity`` rows or ``limit_bytes`` of bodies
             DONE       the record at ``at`` has the ordinal ``until`` or a higher one
             DAMAGED    no valid header is at ``at``; call seek()

@@ -82,7 +82,7 @@ class Head(NamedTuple):
     version: int = SCHEMA_VERSION
 
     def twin(self, magic):
-        """The head of the segment's other file, which differs in ``magic`` and checksum."""
+        """Return the head of the segment's other file, which differs in ``magic`` and checksum."""
         return decode(self._replace(magic=magic).encode())
 
     def encode(self):
@@ -129,7 +129,7 @@ def encode_seal(seed, seal):
 
 
 def decode_seal(seed, head):
-    """The ``Seal`` (closing counts) in a msgs file's first 128 bytes; None if missing or damaged."""
+    """Return the ``Seal`` (closing counts) in a msgs file's first 128 bytes; None if missing or damaged."""
     part = head[SEAL_AT:SEAL_AT + _SEAL.size]
     return Seal(*_SEAL.unpack(part)[:-1]) if _is_closed(seed + _SEAL_SALT, part, _SEAL.size) else None
 
@@ -140,7 +140,8 @@ def encode_acks_seal(seed, seal):
 
 
 def decode_acks_seal(seed, head):
-    """The ``AcksSeal`` (closing counts) in an acks file's first 128 bytes; None if missing or damaged."""
+    """Return the ``AcksSeal`` (closing counts) in an acks file's first 128 bytes; None if missing or damaged.
+    """
     part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
     return (
         AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size)

@@ -5,7 +5,9 @@ _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 
 
 def known_name(number, start, end):
-    """Name of the empty file which records that damage at [start, end) of segment ``number`` was logged."""
+    """Return the name of the empty file which records that damage at [start, end) of segment ``number`` was
+    logged.
+    """
     return f"known.{number:010d}.{start}.{end}"
 
 
@@ -15,7 +17,7 @@ def known_ranges(names):
 
 
 def is_known(ranges, number, start, end):
-    """Whether one of ``ranges``, from known_ranges(), covers [start, end) of segment ``number``."""
+    """Return whether one of ``ranges``, from known_ranges(), covers [start, end) of segment ``number``."""
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 

@@ -147,12 +147,12 @@ def small_size(content):
 
 
 def level_bits(level):
-    """The upper 8 bits of all locations of this level of priority, shifted to their place."""
+    """Return the upper 8 bits of all locations of this level of priority, shifted to their place."""
     return level << 56
 
 
 def location_of(bits, number, position):
-    """The location of a record. ``bits``: level_bits() of its level."""
+    """Return the location of a record. ``bits``: level_bits() of its level."""
     return bits | number << 28 | position
 
 
@@ -165,7 +165,7 @@ def number_of(location):
 
 
 def position_of(location):
-    """The position in a location: bytes from the start of the segment's msgs file to the record."""
+    """Return the position in a location: bytes from the start of the segment's msgs file to the record."""
     return location & 0xFFFFFFF
 
 
@@ -284,9 +284,9 @@ def small_head(p, at):
 
 
 def header_is_sound(p, at, seed):
-    """Whether header and routing of the record at ``p[at]``, found by measure(), are valid. Their checksum
-    must be right, and the routing must be two short strings. A small record is checked with its properties
-    and body.
+    """Return whether header and routing of the record at ``p[at]``, found by measure(), are valid. Their
+    checksum must be right, and the routing must be two short strings. A small record is checked with its
+    properties and body.
     """
     if p[at] >= SMALL:
         routing = at + small_head(p, at)
@@ -304,8 +304,8 @@ def header_is_sound(p, at, seed):
 
 
 def content_is_sound(p, at, seed):
-    """Whether properties and body of the record at ``p[at]``, found by measure(), match their checksum. True
-    for a small record, which header_is_sound() checks.
+    """Return whether properties and body of the record at ``p[at]``, found by measure(), match their
+    checksum. True for a small record, which header_is_sound() checks.
     """
     if p[at] >= SMALL:
         return True
@@ -334,19 +334,19 @@ def ordinal_at(p, at):
 
 
 def timestamp_at(p, at, begun_ms):
-    """Unix milliseconds at which the message arrived. ``begun_ms``: from the segment's head."""
+    """Return the Unix milliseconds at which the message arrived. ``begun_ms``: from the segment's head."""
     return begun_ms + (octets.le64(p, at + 2) >> 36) if p[at] >= SMALL else octets.le64(p, at + 20)
 
 
 def expiry_at(p, at, begun_ms):
-    """Unix milliseconds at which the message expires; 0: never."""
+    """Return the Unix milliseconds at which the message expires; 0: never."""
     if p[at] < SMALL:
         return octets.le64(p, at + 28)
     return timestamp_at(p, at, begun_ms) + octets.le32(p, at + 10) if p[at] & EXPIRES else 0
 
 
 def routing_at(p, at):
-    """Position of the record's routing, which begins with the length byte of the exchange name."""
+    """Return the position of the record's routing, which begins with the length byte of the exchange name."""
     return at + (small_head(p, at) if p[at] >= SMALL else HEADER_BYTES)
 
 
@@ -367,8 +367,8 @@ def body_length_at(p, at):
 
 
 def find(p, at, end, seed, ordinal):
-    """Position of the first valid header in [``at``, ``end``) with at least this ordinal, or -1. ``at`` is a
-    multiple of 4.
+    """Return the position of the first valid header in [``at``, ``end``) with at least this ordinal, or -1.
+    ``at`` is a multiple of 4.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
@@ -523,13 +523,15 @@ def put_mark(p, at, seed, position):
 
 
 def due_value(due_s, count):
-    """The value of a DUE entry: lowest 28 bits of the time (Unix seconds), and lowest bit of ``count``."""
+    """Return the value of a DUE entry: lowest 28 bits of the time (Unix seconds), and lowest bit of
+    ``count``.
+    """
     return (due_s & 0xFFFFFFF) << 1 | (count & 1)
 
 
 def due_of(value, count, now_s):
-    """The time in a DUE entry's ``value``, in Unix seconds; 0 if the entry belongs to another ``count``. The
-    entry has only 28 bits of the time, which must be within four years of ``now_s``.
+    """Return the time in a DUE entry's ``value``, in Unix seconds; 0 if the entry belongs to another
+    ``count``. The entry has only 28 bits of the time, which must be within four years of ``now_s``.
     """
     if value & 1 != count & 1:
         return 0
@@ -537,7 +539,8 @@ def due_of(value, count, now_s):
 
 
 def is_among(position, runs):
-    """Whether a position lies in one of the ranges ``runs``, a flat list [start, end, start, end...]."""
+    """Return whether a position lies in one of the ranges ``runs``, a flat list [start, end, start, end...].
+    """
     return any(start <= position < end for start, end in zip(runs[::2], runs[1::2]))
 
 

@@ -16,7 +16,7 @@ class RecordError(ValueError):
 
 
 def is_text(value):
-    """Whether the value is str or bytes. Names that are not UTF-8 are bytes."""
+    """Return whether the value is str or bytes. Names that are not UTF-8 are bytes."""
     return isinstance(value, (str, bytes))
 
 

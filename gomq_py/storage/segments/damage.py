@@ -119,7 +119,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Remove the files named ``known.*`` (``names``) about dropped segments, with numbers below
+    """Remove those of the files ``names`` that record damage (known_name()) of segments below
     ``first_number``.
     """
     for number, start, end in known_ranges(names):

@@ -74,12 +74,12 @@ class Opener:
         self._openings = {}
 
     def is_awaited(self, segment):
-        """Whether a reader waits for a thread that opens this segment."""
+        """Return whether a reader waits for a thread that opens this segment."""
         opening = self._openings.get(segment.number)
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether a thread opens this segment, or has opened it and no reader has used it yet."""
+        """Return whether a thread opens this segment, or has opened it and no reader has used it yet."""
         return segment.number in self._openings
 
     def begin(self, store, segment):

@@ -133,7 +133,9 @@ class SegmentPool:
         return bool(self._naming)
 
     def is_naming(self, folder):
-        """Whether files for this folder or its subfolders still wait for their names. A kill loses them."""
+        """Return whether files for this folder or its subfolders still wait for their names. A kill loses
+        them.
+        """
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
@@ -202,7 +204,7 @@ class SegmentPool:
     # ahead of need
 
     def keeps(self, msgs_bytes):
-        """Whether segments of this size are recycled. Segments made for one large message are not."""
+        """Return whether segments of this size are recycled. Segments made for one large message are not."""
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
@@ -291,7 +293,7 @@ class SegmentPool:
             self._close(pair)
 
     def describe(self):
-        """Describe the numbers of the pool's files in one line for operators."""
+        """Return the numbers of the pool's files as one line of text for operators."""
         pairs, unnamed, alone = (
             sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone)
         )
@@ -505,7 +507,8 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The Change that moves a pair's msgs file into the pool, or deletes it if the pool is full."""
+        """Return the Change that moves a pair's msgs file into the pool, or deletes it if the pool is full.
+        """
         msgs = pair.msgs
         if (
             msgs is not None

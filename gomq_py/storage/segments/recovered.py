@@ -63,7 +63,7 @@ class Recovered:
         self.proven = 0
 
     def runs(self):
-        """A copy of the position ranges of acked records at load(), [start, end, start, end...]."""
+        """Return a copy of the position ranges of acked records at load(), [start, end, start, end...]."""
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
@@ -80,8 +80,8 @@ class Recovered:
         return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 
     def due_before(self, at, count, now_s):
-        """Unix seconds until which an earlier run has postponed the record at ``at``; otherwise 0. Also 0 if
-        the record's failed deliveries, ``count``, have changed since.
+        """Return the Unix seconds until which an earlier run has postponed the record at ``at``; otherwise 0.
+        Also 0 if the record's failed deliveries, ``count``, have changed since.
         """
         return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 

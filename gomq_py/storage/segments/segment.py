@@ -102,7 +102,7 @@ class Segment:
             self.recovered.forget()
 
     def path(self):
-        """Path of the msgs file, for logs and errors; "segment N" if no file is attached."""
+        """Return the path of the msgs file, for logs and errors; "segment N" if no file is attached."""
         return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
     def begin(self, incarnation, generation, came_ms, first_offset=0):
@@ -184,7 +184,7 @@ class Segment:
         return fill(self.p, at, self.begun_ms, message)
 
     def size_at(self, at):
-        """Size of the record at ``at``. Raises StoreError if no record begins there."""
+        """Return the size of the record at ``at``. Raises StoreError if no record begins there."""
         if at < 128 or at & 3:
             raise StoreError(self.path(), at, "no record begins here")
         size = record.measure(self.p, at, self.end)
@@ -193,16 +193,20 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Position up to which the file must be read for the header and routing of a record at ``at``."""
+        """Return the position up to which the file must be read for the header and routing of a record at
+        ``at``.
+        """
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
-        """Size of the record at ``at``, whose header was read already; 0 if no record begins there."""
+        """Return the size of the record at ``at``, whose header was read already; 0 if no record begins
+        there.
+        """
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a complete record with valid checksums begins at ``at``. Its bytes must have been read
-        already. ``came_ms``: the timestamp that it must have; 0: any.
+        """Return whether a complete record with valid checksums begins at ``at``. Its bytes must have been
+        read already. ``came_ms``: the timestamp that it must have; 0: any.
         """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
@@ -210,12 +214,12 @@ class Segment:
             and (came_ms == 0 or record.timestamp_at(self.p, at, self.begun_ms) == came_ms))
 
     def body_length_at(self, at):
-        """Bytes of the body of the record at ``at``, which must be valid."""
+        """Return the length of the body of the record at ``at``, which must be valid."""
         return self.p[at + 3] if self.p[at] >= record.SMALL else octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """Unix milliseconds at which the record at ``at`` arrived; 0 without a record. Returns the time of
-        the segment's first record if these bytes were not read yet.
+        """Return the Unix milliseconds at which the record at ``at`` arrived; 0 without a record. Returns the
+        time of the segment's first record if these bytes were not read yet.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -224,7 +228,8 @@ class Segment:
     # records taken out of order
 
     def is_picked(self, at):
-        """Whether the record at ``at`` was picked: taken out of order, before reading has reached it."""
+        """Return whether the record at ``at`` was picked: taken out of order, before reading has reached it.
+        """
         return self.picked is not None and self.picked.has(at)
 
     def pick(self, at):
@@ -575,7 +580,8 @@ class Stage:
         return True
 
     def content(self, count):
-        """A view of the buffer's first ``count`` bytes, valid until the next record is written there."""
+        """Return a view of the buffer's first ``count`` bytes, valid until the next record is written there.
+        """
         return memoryview(self._octets)[:count]
 
     def release(self):
