@@ -144,7 +144,7 @@ class Replay(Job):
             self._retained.vhost.scheduler.start(self)
 
     def _wait(self):
-        """Pause while a connected client is slow."""
+        """Pause for a while, because the client is slow. If the client is not connected, wait for go_on()."""
         # The replay to an absent client resumes when it connects.
         if self._session.connection is None:
             return

@@ -83,7 +83,7 @@ class SharedSubscription(_routes.Destination):
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
-        """``departed``: deleted destinations of the exchange (keys) of which some bindings are left."""
+        """``departed``: dict whose keys are the exchange's deleted destinations that still have bindings."""
         _routes.Destination.__init__(self, name, False)
         self.members = {}  # by target
         self.present = Rotation()

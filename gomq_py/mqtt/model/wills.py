@@ -100,7 +100,7 @@ class Wills:
 
     @property
     def is_started(self):
-        """True if start() has nothing more to do."""
+        """True if wills are being published, so that start() need not be called."""
         return self._publish is not None and not self._recovered
 
     def start(self, publish, grace_ms):

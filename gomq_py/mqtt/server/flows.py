@@ -53,8 +53,9 @@ class Inbound:
         receive_maximum    most publishes in flight at QoS 1 and 2
         received           the session's QoS 2 identifiers that are not released
         is_over            the connection ends; no packet is handled any more
-        publishes, published, confirmed_count
-                           counts of publishes: all but FastLane's, those at QoS 1 and 2, those with success
+        publishes          count of publishes, without those that FastLane counts
+        published          count of publishes at QoS 1 and 2
+        confirmed_count    count of publishes that were answered with success
     """
 
     # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm.
@@ -440,7 +441,7 @@ class Outbound:
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
 
     def acknowledged_with(self, kind, packet_identifier, reason_code):
-        """Handle an acknowledgement with a reason code; a PUBREC of 0x80 or more refuses its message."""
+        """Handle an acknowledgement with a reason code; a PUBREC with 0x80 or more refuses its message."""
         if kind != PUBREC or reason_code < REFUSED:
             self.acknowledged(kind, packet_identifier)
             return

@@ -215,7 +215,9 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record the length of one log, {log id: bytes}. For a thread, one call at a time. Raises OSError."""
+        """Record the length of one log, {log id: bytes}, in .last-run. For a thread, one call at a time.
+        Raises OSError.
+        """
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):

@@ -122,8 +122,9 @@ class SegmentPool:
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """Rename files into this queue folder within ``take`` from now on, so that their content survives a
-        kill. ``take`` then blocks. While earlier files wait for names (``is_naming``), new ones wait, too.
+        """Have ``take`` rename files for this queue folder at once from now on, so that their content
+        survives a kill. ``take`` then blocks. While earlier files wait for names (``is_naming``), new ones
+        wait, too.
         """
         self._at_once.add(folder)
 
@@ -365,8 +366,8 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make missing folders and one writer's files, and return the files. Unless ``is_awaited``, raises
-        OSError if the disk is nearly full. Raises OSError. Blocks.
+        """Make missing folders and one writer's files, and return the files. Blocks. Raises OSError; unless
+        ``is_awaited``, also if the disk is nearly full.
         """
         for folder in folders:
             folder.act()

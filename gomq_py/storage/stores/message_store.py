@@ -491,7 +491,8 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Take a segment with only picked messages, ahead of the cursor, out of the ``next`` chain."""
+        """Remove a segment ahead of the cursor, all of whose messages were picked, from the ``next`` chain.
+        """
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next

@@ -247,7 +247,7 @@ class Requeued:
         return count
 
     def take(self, location):
-        """Remove a ready message that was peeked."""
+        """Remove the ready message that was peeked."""
         # Another message may be the first by now.
         if self.heap.first() == location:
             self.heap.pop()
@@ -255,7 +255,7 @@ class Requeued:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Remove any ready message. Returns False if the message is not ready."""
+        """Remove a ready message, which need not be the first. Returns False if the message is not ready."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):
