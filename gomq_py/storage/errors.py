@@ -1,5 +1,5 @@
 """Errors of storage: faults of the broker or its disk, never of a client. The broker logs these errors with
-the state that explains them. They close one queue, not the broker.
+their causes. An error of a store closes its queue, not the broker.
 """
 
 

@@ -28,7 +28,8 @@ class Message:
         at_once           append() writes the message to a file at once, not at the end of the batch
         may_wait          the publisher can wait until a thread has made files
         lacking           ``wait`` of the StoreLater that append() raised
-        waits_until_ms    when the message is stored, if it waits for a consumer; 0: it does not wait
+        waits_until_ms    Unix milliseconds until which the message waits for a consumer before it is stored;
+                          0: it does not wait
     """
 
     __slots__ = (
@@ -94,7 +95,9 @@ class Message:
         self.publisher = None
 
     def set_kind(self, kind, flags=0):
-        """Set the encoding of the properties (content.forms), and its flags. Bit 0 of ``flags`` must be 0."""
+        """Set ``kind``, the encoding of the properties (content.forms), and the flags that belong to this
+        kind. Bit 0 of ``flags`` must be 0.
+        """
         self.kind = kind
         self.flags = flags
 
@@ -135,7 +138,7 @@ class Message:
             other.priority, other.persistent)
 
     def priority_or(self, default):
-        """The message's priority, or ``default`` if the publisher set none."""
+        """Return the message's priority, or ``default`` if the publisher set none."""
         if self.priority or not default:
             return self.priority
         names_one = self.kind == BASIC and self.buffer[self.properties_at] & PRIORITY_FLAG
@@ -150,11 +153,12 @@ class Message:
         return bytes(self.buffer[start + 1:start + 1 + self.buffer[start]])
 
     def get_routing(self):
-        """A copy of exchange name and routing key as stored: two adjacent short strings."""
+        """Return a copy of exchange name and routing key as stored: two adjacent short strings."""
         return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
 
     def get_properties(self, most=forms.BASIC_MAX):
-        """A copy of the basic properties in wire form: flag words and fields of the content header frame.
+        """Return a copy of the basic properties in wire form: flag words and fields of the content header
+        frame.
 
         Properties of another kind are translated, into at most ``most`` bytes. ``most`` must be at least
         forms.LEAST_ROOM. Raises Malformed for properties that cannot be translated.
@@ -166,7 +170,7 @@ class Message:
         return self.get_raw()
 
     def get_raw(self):
-        """A copy of the properties as stored, in the encoding of their ``kind``."""
+        """Return a copy of the properties as stored, in the encoding of their ``kind``."""
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
 
     def get_body(self):
@@ -179,14 +183,14 @@ class Message:
         return self.owner.octets[self.body_at:self.body_at + self.body_length]
 
     def get_body_start(self, most):
-        """A copy of at most ``most`` bytes from the start of the body."""
+        """Return a copy of at most ``most`` bytes from the start of the body."""
         return bytes(self.buffer[self.body_at:self.body_at + min(self.body_length, most)])
 
     def get_body_length(self):
         return self.body_length
 
     def describe(self):
-        """The main fields as a dict, for callers and tests that are not compiled with this class."""
+        """Return the main fields as a dict, for callers and tests that are not compiled with this class."""
         return {
             "timestamp_ms": self.timestamp_ms, "expires_at_ms": self.expires_at_ms, "location": self.location,
             "delivery_count": self.delivery_count, "kind": self.kind, "flags": self.flags,

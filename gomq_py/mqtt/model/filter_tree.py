@@ -20,7 +20,7 @@ _NUMBERED = 40
 class FilterNode:
     """A node of the filter tree.
 
-        levels          {level: child node} of the levels that may follow
+        levels          {level: child node} of the next level, without ``+``
         destinations    destinations of the filter that ends here
         below           destinations of the same filter followed by ``/#``
     """
@@ -60,7 +60,9 @@ class Arrangements:
         self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Whether a filter with these levels leaves ``costly_levels`` unchanged, or at most ``most``."""
+        """Return whether, with another filter of these levels, ``costly_levels`` is unchanged or at most
+        ``most``.
+        """
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
@@ -267,7 +269,8 @@ class FilterSet:
 
 
 def _reach(there, targets):
-    """Add a node's destinations ``there`` to the dict ``targets``, as keys."""
+    """Add ``there``, the destinations of a node (a dict or a single one), to the dict ``targets``, as keys.
+    """
     if isinstance(there, dict):
         targets.update(there)
     else:
@@ -275,7 +278,7 @@ def _reach(there, targets):
 
 
 def _lead(node, is_below, there):
-    """Set a node's ``below`` (if ``is_below``) or its ``destinations``."""
+    """Set a node's ``below`` (if ``is_below``) or its ``destinations`` to ``there``."""
     if is_below:
         node.below = there
     else:

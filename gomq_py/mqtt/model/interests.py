@@ -1,4 +1,4 @@
-"""Interests: decide how a session's client gets messages of a topic, by the matching subscriptions.
+"""Interests: decide by the matching subscriptions how a session's client gets messages of a topic.
 
 Used for every message to an MQTT client. The result for a topic is remembered until subscriptions or rights
 change. Never switches greenlets.
@@ -22,8 +22,8 @@ class Interest:
         topic           the topic's bytes, at the pointer ``at``; empty if the client must not get messages
         qos             highest granted QoS
         as_published    messages keep their RETAIN flag
-        identifiers     MQTT 5 properties with the subscription identifiers
-        is_kept         the session's queue gets the messages by an unshared subscription
+        identifiers     the subscription identifiers, encoded as MQTT 5 properties
+        is_kept         an unshared subscription brings the messages to the session's queue
         is_shared       a matching subscription is shared
         is_wanted       a subscription matches
         alias           the topic's alias on the connection, or 0; the only attribute that may change
@@ -72,7 +72,8 @@ class Interest:
         return one
 
     def in_own(self):
-        """Return the Interest in the client's own publishes, which ignores No Local subscriptions."""
+        """Return the Interest in messages that the client itself published: without No Local subscriptions.
+        """
         return self if self.own is None else self.own
 
 
@@ -126,7 +127,9 @@ class Interests:
         self.session = self.filters = None
 
     def find(self, at, start, length):
-        """Return the Interest in the topic with the routing key ``at[start:start + length]`` (a buffer)."""
+        """Return the Interest in the topic whose routing key is ``at[start:start + length]``. ``at``: a
+        buffer.
+        """
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
         key = octets.part(at, start, length)
@@ -166,7 +169,9 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """The cached Interest for these filters. It has no topic, and is copied for each matching topic."""
+        """Return the cached Interest for these filters (a tuple), without a topic. It is copied for each
+        topic.
+        """
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}
@@ -227,5 +232,5 @@ _NONE: tuple = ()
 
 
 def identifier_property(number):
-    """Encode an MQTT 5 property with this subscription identifier."""
+    """Encode a subscription identifier as an MQTT 5 property."""
     return bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(number)

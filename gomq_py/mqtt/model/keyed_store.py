@@ -8,8 +8,8 @@ that store all messages stay unacked; an index in memory, rebuilt at boot, has t
   key's older messages are deleted; once these deletions are safe, the tombstone is deleted. If there is no
   room for a tombstone, the message is deleted at once.
 - *Reopened*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
-  Messages whose publishers were not answered may be there or not. Of several messages of a key the last,
-  which the disk may have refused, is rewritten before the others are deleted.
+  Messages whose publishers were not answered may be in the reopened store or not. Of several messages of a
+  key the last, which the disk may have refused, is rewritten before the others are deleted.
 - *Bounded*: a message that is never replaced keeps its segment on disk. Messages in sparse segments are
   rewritten, in slices, until all segments take at most SPARSE times the bytes of messages, plus
   SPARE_SEGMENTS segments.
@@ -49,7 +49,7 @@ class KeyedStore(Destination):
         index                 (KeyIndex) the location of each key's message
         octets                bytes of all bodies together
         closed                True after a fault until the store is reopened, and for ever after close()
-        when_open(store)      returns an iterator of steps to run after a reopening
+        when_open(store)      returns an iterator, whose steps are run after a reopening
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -97,7 +97,9 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message, as durably as put() stores. Returns False if closed or there is none."""
+        """Delete the key's message, as durably as put() stores. Returns False if the store is closed or the
+        key has no message.
+        """
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -135,8 +137,8 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Append an unacked copy of the message. Returns (location, expiry in Unix ms). Raises StoreError,
-        Refused.
+        """Append a copy of the message, which stays unacked. Returns (location, expiry in Unix ms). Raises
+        StoreError, Refused.
         """
         store, shown = self._opened(), self._shown
         store.append(message)

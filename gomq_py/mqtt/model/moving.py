@@ -16,7 +16,8 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Rewrites a QoS2Records' records in segments before ``oldest``, some sessions per slice."""
+    """Rewrites the records of a QoS2Records that are in segments before ``oldest``, some sessions per slice.
+    """
 
     name = "writing QoS 2 identifiers anew"
 
@@ -120,5 +121,7 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Return False, because a failed flush of a store's files does not concern the definitions."""
+    """Return False, as ``concerns`` of when_safe(): a failed flush of stores does not concern the
+    definitions.
+    """
     return False

@@ -61,8 +61,8 @@ NO_ROUTING = b"\0\0"
 class QoS2Records(_scheduler.TurnTaker):
     """Keeps the QoS 2 packet identifiers of one vhost on disk, in a store made for the first record. Records
     that cannot be stored are skipped and logged. If the store has ``failed``, another QoS2Records with a new
-    store replaces this one (moving.Replacing). Old and new object are ``is_stuck`` until the definitions on
-    disk name the new store: an earlier kill would restore identifiers that clients have released.
+    store replaces this one (moving.Replacing). Both have ``is_stuck`` until the definitions on disk name the
+    new store: a kill before that would restore identifiers that clients have released.
     """
 
     __slots__ = (
@@ -224,7 +224,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def await_flush(self):
-        """Make the next answers to publishers wait until all records and deletions are flushed."""
+        """Request a flush of all records and deletions, for which the next answers to publishers wait."""
         if self.store is not None and not self.failed:
             try:
                 self.store.mark()
@@ -265,7 +265,9 @@ class QoS2Records(_scheduler.TurnTaker):
             self.scheduler.touch(self)
 
     def again(self, kept_at):
-        """Append a copy of a record, to free its old segment. Returns the location to use from now on."""
+        """Append a copy of a record, to free its old segment. Returns the copy's location, or ``kept_at`` if
+        there is no copy.
+        """
         if self.store is None or self.failed or not self.store.read(kept_at, self.shown):
             return kept_at
         shown, place = self.shown, self.shown.properties_at
@@ -358,7 +360,9 @@ class QoS2Records(_scheduler.TurnTaker):
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Put the log positions ``had``, and each destination's next log position, into the next record."""
+        """Put the encoded log positions ``had``, and the position that the message will get in each of the
+        ``destinations``, into the next record.
+        """
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
         # The destinations in ``had`` stored the message at another time: do not search for it by time.

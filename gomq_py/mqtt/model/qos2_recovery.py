@@ -40,7 +40,9 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A decoded record at ``location``. ``place``: the location that is one of the record's fields."""
+    """A decoded record at ``location``. ``place``: the location among its fields. ``number``: the time among
+    its fields, Unix milliseconds. ``places``: the encoded log positions in its body.
+    """
 
     location: int
     kind: int
@@ -123,7 +125,9 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """Return (whether all destinations have an Entry's message, encoded log positions of its copies)."""
+        """Return (whether all destinations have an Entry's message, encoded log positions of the copies
+        found).
+        """
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:

@@ -23,11 +23,11 @@ NOT_KEPT = 1
 class Received:
     """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
-        count         how many identifiers
+        count         number of these identifiers
         records       the QoS2Records that keeps them under ``key``, or None
         begun_at      location of the record of the message being stored, or 0
         storing       {identifier whose message waits for files: [log positions, callbacks]}
-        added         how many identifiers were ever added
+        added         number of calls of add(), and of replacements of ``records``
         unsafe        [[value of ``added``, tuple of destinations]], in order, of messages that may not be on
                       disk yet
         kept_since    the value of ``added`` when ``records`` replaced another QoS2Records
@@ -67,8 +67,8 @@ class Received:
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """Record that ``destinations`` (a tuple) will now get the message of an identifier. The identifier is
-        unknown, partly stored or postponed. The caller then calls add(), postpone(), not_stored() or
+        """Record that ``destinations`` (a tuple) will now get the message of an identifier. The identifier
+        must be unknown, partly stored or postponed. The caller then calls add(), postpone(), not_stored() or
         refused_by_some().
         """
         if self.records is None or self.closed:
@@ -80,9 +80,9 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Note that ``left``, the last of ``destinations``, must wait for new files to store the message.
-        ``taken``: True if all earlier destinations stored the message. Returns the function that
-        BlockedPublish calls before each retry.
+        """Note that ``left``, the last of ``destinations``, must wait for new segment files before they can
+        store the message. ``taken``: True if all earlier destinations stored the message. Returns the
+        function that BlockedPublish calls before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -122,11 +122,14 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def _had(self, identifier):
-        """Return the log positions, encoded, of a message partly stored or being stored; else b""."""
+        """Return the encoded log positions of a message that is partly stored or waits for files; otherwise
+        b"".
+        """
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
-        """Whether some destinations lack the identifier's message, so that the client must repeat it."""
+        """Return whether some destinations lack the identifier's message, so that the client must repeat it.
+        """
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
@@ -160,7 +163,9 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Note that the message of begin() is stored. ``queues``: durable queues that have it, or None."""
+        """Note that the message of begin() is stored. ``queues``: the destinations to flush before PUBREC, or
+        None.
+        """
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -204,7 +209,9 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """Encoded log positions of the message of begin() in the ``destinations`` that have stored it."""
+        """Return the encoded log positions of the message of begin() in the ``destinations`` that have stored
+        it.
+        """
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 

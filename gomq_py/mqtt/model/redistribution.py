@@ -15,8 +15,8 @@ LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
-    """Return the Redistribution for a session whose queue will be deleted, after returning unacknowledged
-    messages to the queue. Without shared subscriptions, does nothing and returns None.
+    """Return the Redistribution for a session whose queue will be deleted. First returns the session's
+    unacknowledged messages to the queue. Without shared subscriptions, does nothing and returns None.
     """
     if not any(is_shared(one) for one in session.subscriptions):
         return None
@@ -30,8 +30,8 @@ def of(session):
 
 
 class Redistribution:
-    """A callable that returns the SharedSubscription to publish an ended session's message to, or None.
-    ``filters``: the session's topic filters; ``begun``: result of Sent.begun().
+    """A callable that returns the SharedSubscription to which an ended session's message is published, or
+    None. ``filters``: the session's topic filters; ``begun``: result of Sent.begun().
     """
 
     def __init__(self, exchange, filters, begun):
@@ -80,7 +80,9 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Return whether a client acknowledges a message. False for a replay. ``about``: its describe()."""
+    """Return whether clients acknowledge this message, that is, it has QoS 1 or 2. False for a replay.
+    ``about``: its describe().
+    """
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

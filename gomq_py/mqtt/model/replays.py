@@ -1,6 +1,6 @@
 """Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-Copies go to the session's queue or its sink, as messages of the subscription do. They have RETAIN, the
+Copies go to the session's queue or its sink, like the subscription's other messages. They have RETAIN, the
 subscription's identifier, and at most its QoS (flag REPLAYED of wire.crossing). A replay runs in slices, and
 pauses while the queue has WINDOW messages. Never switches greenlets.
 """
@@ -89,7 +89,9 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages within the time slice ``clock``. Returns True if none is left."""
+        """Replay up to ``room`` messages within the time slice ``clock``. Returns True if the subscription's
+        filter matches no further topic.
+        """
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
@@ -122,7 +124,8 @@ class Replay(Job):
         return 1
 
     def _destination(self, subscription):
-        """The queue or other destination for this subscription, or None if the subscription has ended."""
+        """Return the queue or other destination for this subscription, or None if the subscription has ended.
+        """
         session = self._session
         if session.subscriptions.get(subscription.topic_filter) != subscription:
             return None
@@ -141,7 +144,7 @@ class Replay(Job):
             self._retained.vhost.scheduler.start(self)
 
     def _wait(self):
-        """Pause while a connected client is slow."""
+        """Pause for a while, because the client is slow. If the client is not connected, wait for go_on()."""
         # The replay to an absent client resumes when it connects.
         if self._session.connection is None:
             return

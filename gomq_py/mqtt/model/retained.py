@@ -117,11 +117,13 @@ class Retained(KeyedStore):
             self._moved[now] = came_at
 
     def mark(self):
-        """Return a value for replay() that separates messages retained until now from later messages."""
+        """Return a value for replay() that distinguishes messages retained until now from later ones."""
         return self._last, self._moves
 
     def came_at(self, location):
-        """The arrival number of the message at ``location``, which orders messages and survives a rewrite."""
+        """Return the arrival number of the message at ``location``, which orders messages and survives a
+        rewrite.
+        """
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
@@ -200,7 +202,9 @@ class Retained(KeyedStore):
         self.vhost.scheduler.start(self._expiring)
 
     def expire_some(self, clock):
-        """Delete expired messages for the time slice ``clock``. Returns whether more may have expired."""
+        """Delete expired messages until the time slice ``clock`` is over. Returns whether more may have
+        expired.
+        """
         message = Message()
         now_ms = self.vhost.timers.now_ms()
         while not self.closed:
@@ -239,7 +243,9 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def makes_wait(self, replay, last):
-        """Whether a message with an arrival number up to ``last`` waits. If so, end() resumes the replay."""
+        """Return whether a message with an arrival number up to ``last`` waits. If so, end() resumes the
+        replay.
+        """
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last

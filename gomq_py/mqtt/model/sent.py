@@ -50,7 +50,7 @@ class Sent:
         window        most messages in flight
         count         messages in flight over this connection
         used          number of identifiers in use
-        to_release    identifiers of deleted messages, which need a PUBREL
+        to_release    identifiers whose messages are gone, for which PUBREL must be sent
         records       the QoS2Records that keeps QoS 2 messages under the session's ``key``, or None
         doubts        the client may hold identifiers whose records a power cut deleted
     """
@@ -81,7 +81,9 @@ class Sent:
     # a connection
 
     def begin(self, window):
-        """Begin a connection. Returns a list of identifiers whose PUBREL must be repeated, oldest first."""
+        """Begin a connection, with at most ``window`` messages in flight. Returns a list of identifiers whose
+        PUBREL must be repeated, oldest first.
+        """
         self.window = window
         self.count, self.to_release = 0, []
         self.is_connected, self.awaits_one, self.next_before = True, False, 0
@@ -128,8 +130,9 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Hold the queue's first message, for which is_owed() is true, outside the queue until the client
-        reconnects: other messages can then be dropped. For a connected client, does nothing, returns False.
+        """Take the queue's first message, for which is_owed() is true, out of the queue until the client
+        reconnects, so that other messages can be dropped. For a connected client, does nothing and returns
+        False.
         """
         if self.is_connected:
             return False
@@ -184,8 +187,8 @@ class Sent:
         return found
 
     def move(self, oldest, first):
-        """Rewrite some records of segments before number ``oldest``, from the identifier ``first`` on.
-        Returns the identifier to go on with, or 0.
+        """Rewrite some records that are in segments before number ``oldest``, from the identifier ``first``
+        on. Returns the identifier from which to go on, or 0 at the end.
         """
         left = MOVED_AT_ONCE
         for identifier in range(first, self.capacity + 1):
@@ -265,7 +268,9 @@ class Sent:
         return self.awaits_one
 
     def known(self, location, timestamp_ms):
-        """The packet identifier with which an earlier connection sent the queue's next message, or 0."""
+        """Return the packet identifier with which an earlier connection sent the queue's next message, or 0.
+        The message is at ``location``, with ``timestamp_ms``.
+        """
         # Entries of messages that are no longer in the queue are dropped on the way.
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
@@ -281,7 +286,9 @@ class Sent:
         return 0
 
     def is_owed(self, message):
-        """Return whether this queued message was sent at QoS 2 and must be sent again with its identifier."""
+        """Return whether this queued message was sent at QoS 2, so that it must be sent again with its
+        identifier.
+        """
         if self.before is None:
             if self.is_connected:
                 return False
@@ -412,7 +419,9 @@ class Sent:
         return found
 
     def _place_of(self, message):
-        """The index in ``before`` of a message that was sent at QoS 2 and not sent again; otherwise -1."""
+        """Return the index in ``before`` of a message that an earlier connection sent at QoS 2; -1 for any
+        other.
+        """
         location = message.location
         place = bisect_left(self.places, location)
         while place < len(self.before) and self.places[place] == location:
@@ -423,12 +432,16 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Return True if the message at a row's location may be the message that was sent."""
+        """Return whether the message with this timestamp, at the row's location, may be the message that was
+        sent.
+        """
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """The low 32 bits of the time (Unix ms) when a row's message was stored; 0: any message may match."""
+        """Return the low 32 bits of the time (Unix ms) when a row's message was stored; 0: any message may
+        match.
+        """
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):

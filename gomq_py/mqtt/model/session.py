@@ -60,7 +60,9 @@ class Subscription:
             self.identifier)
 
     def arguments(self):
-        """The binding's arguments: QoS, and options that are not default. Equal arguments share a dict."""
+        """Return the binding's arguments: QoS, and options that are not default. Equal arguments share a
+        dict.
+        """
         return _arguments(*self._values()[1:])
 
 
@@ -101,7 +103,7 @@ class Session:
         of_token               True if that user logged in by a token
         version                protocol level
         kept                   arguments that limit the queue
-        connection             the client's connection; None while absent, as are may_get and may_get_all
+        connection             the client's connection; None while absent, like may_get and may_get_all
         may_get(filter)        whether the client may receive messages by the topic filter
         may_get_all()          whether the client may receive messages by every filter
         queue                  the SessionQueue, or None until one is needed
@@ -201,13 +203,17 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether the client may receive queued messages of a topic to which it no longer subscribes."""
+        """Return whether the client may receive messages that were queued before it unsubscribed from their
+        topic.
+        """
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
 
     def sent_from(self, queue):
-        """The session's Sent (messages in flight to the client). The first call makes it for this queue."""
+        """Return the session's Sent (messages in flight to the client). The first call makes it for this
+        queue.
+        """
         if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
             self.sent.doubts = self.is_doubtful
@@ -249,7 +255,9 @@ class Session:
             self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
-        """Renew shared subscriptions, because the last messages of this queue may be lost."""
+        """Have the session's SharedSubscriptions replaced, because the last messages of this queue may be
+        lost.
+        """
         if self.queue is queue:
             self._sessions.queue_failed(self)
 

@@ -35,7 +35,9 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store a message of the session's own client, marked OWN, unless No Local excludes it."""
+        """Store a message that the session's own client published, with the flag OWN, unless No Local
+        excludes it.
+        """
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
@@ -48,7 +50,8 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """Whether a message may be dropped; False after its delivery at QoS 2 has begun [MQTT-4.3.3-7]."""
+        """Return whether a message may be dropped: not after its delivery at QoS 2 has begun [MQTT-4.3.3-7].
+        """
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
@@ -56,7 +59,9 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """The bytes of the ready messages in files, plus ``message`` (or None). Topics are included."""
+        """Return the approximate size, in the store's files, of the ready messages and of ``message`` (or
+        None).
+        """
         counted = self.store.ready_octets()
         if message is None:
             return counted
@@ -74,7 +79,7 @@ class SessionQueue(broker_queue.Queue):
         return count
 
     def emptied(self):
-        """Tell the consumers if no message is ready."""
+        """Call ``emptied()`` of the consumers if no message is ready."""
         # One may wait to resend a message that was deleted.
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:

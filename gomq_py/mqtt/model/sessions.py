@@ -32,7 +32,7 @@ _USER, _OF_TOKEN, _VERSION = "x-mqtt-user", "x-mqtt-user-of-token", "x-mqtt-vers
 class Connected(NamedTuple):
     """The result of connect().
 
-        was_there      the session existed
+        was_there      the session existed before
         is_recorded    definitions were written that may not be on disk; the answer must wait for the disk
     """
 
@@ -51,9 +51,9 @@ class Sessions:
                          ``topic_exchange``
 
     A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
-    and ``session_ended(reason)``. Both methods end the connection without switching greenlets or touching the
-    session; before they return, the connection has detached its consumer and returned unacknowledged
-    messages.
+    and ``session_ended(reason)``. Both methods end the connection without switching greenlets. Before they
+    return, the connection has detached its consumer and returned unacknowledged messages. Of the two, only
+    ``taken_over()`` may call disconnect().
     """
 
     def __init__(self, vhost, exchange, retained, wills):
@@ -89,7 +89,7 @@ class Sessions:
 
             expiry_s    how long the session outlives its connection, NEVER: forever
             kept        more arguments for the session's queue
-            of_token    a token named the ``user``
+            of_token    the ``user`` (a name) was named by a token
             kept_max    most durable sessions that one user may have, 0: no limit
 
         Raises NotFound if the queue is closed after a fault, ResourceLocked if a queue of another kind has
@@ -164,7 +164,9 @@ class Sessions:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
     def filter_fault(self, topic_filter, levels_max):
-        """Error text if a client cannot subscribe to a well-formed filter, shared or not; otherwise ""."""
+        """Return an error text if a client cannot subscribe to a well-formed filter, shared or not; otherwise
+        "".
+        """
         if is_shared(topic_filter):
             fault = shared_fault(topic_filter)  # a client of 3.x may send a faulty one
             if fault:
@@ -224,7 +226,7 @@ class Sessions:
     # for sessions and their queues
 
     def arranged(self, session, topic_filter, change):
-        """Count a filter that a session has added (``change`` 1) or removed (-1)."""
+        """Count a subscription's filter that a session has added (``change`` 1) or removed (-1)."""
         self.subscriptions += change
         if is_shared(topic_filter):
             self.shared += change
@@ -253,13 +255,13 @@ class Sessions:
             session.queue_added(queue)
 
     def queue_failed(self, session):
-        """Renew the shared subscriptions of a session whose queue failed."""
+        """Replace the SharedSubscriptions of a session whose queue failed, and drop remembered routes."""
         # So that messages published later do not count as lost.
         if self.exchange.queue_failed(session):
             self.vhost.routes_changed(self.exchange)
 
     def with_identifiers(self):
-        """Return a new list of the sessions that may have packet identifiers in flight."""
+        """Return a new list of the sessions that may have packet identifiers in use."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
     def qos2_records_failed(self, records):
@@ -376,7 +378,9 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """Return (user, of_token, version, expiry in seconds) from a queue's arguments, or defaults."""
+    """Return (user, of_token, version, expiry in seconds) from a queue's arguments, or defaults for those
+    that are missing.
+    """
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

@@ -17,7 +17,7 @@ class Member:
         target        the session's queue, or its destination for QoS 0
         count         number of its bindings
         is_present    the member is one of the connected members
-        is_allowed    the client may get messages; valid while its rights have revision ``rights``
+        is_allowed    the client may get messages; valid while its Interests.rights equal ``rights``
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -39,7 +39,9 @@ class Member:
         return LATE if sink.is_late() else FULL
 
     def may_get(self, topic_filter):
-        """Whether the member's client may receive by this filter. Cached until the client's rights change."""
+        """Return whether the member's client may receive by this filter. Cached until the client's rights
+        change.
+        """
         if self.rights != self.interests.rights:
             self.rights = self.interests.rights
             self.is_allowed = len(self.session.allowed([topic_filter])) > 0
@@ -81,7 +83,7 @@ class SharedSubscription(_routes.Destination):
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
-        """``departed``: deleted destinations of the exchange, while some of their bindings are left."""
+        """``departed``: dict whose keys are the exchange's deleted destinations that still have bindings."""
         _routes.Destination.__init__(self, name, False)
         self.members = {}  # by target
         self.present = Rotation()
@@ -126,8 +128,9 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member, if possible to a member with room. Returns the member's answer; 0 if
-        all members refuse the message; 1 if no member may receive it, or all are being deleted.
+        """Publish to the next member, if possible to a member with room. Returns the member's answer (1, or
+        LATER to try again later); 0 if all members refuse the message; 1 if no member may receive it, or all
+        are being deleted.
         """
         self.was_asked = False
         answer = (
@@ -150,7 +153,9 @@ class SharedSubscription(_routes.Destination):
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation, reading):
-        """Publish to the next member with this ``reading`` that takes the message. Returns 1, LATER or 0."""
+        """Publish to the next member of a Rotation that reads as ``reading`` (ROOM, FULL, LATE) and takes the
+        message. Returns 1, LATER or 0.
+        """
         later = None
         members = rotation.members
         count = len(members)

@@ -48,8 +48,8 @@ class Will(NamedTuple):
         expiry_s      lifetime of the message, -1: unlimited
         state         CONNECTED, WAITING, BEGUN (being published) or PUBLISHED
         due_ms        Unix milliseconds at which a WAITING will is due
-        of_token      its user logged in by a token, whose rights a later run does not know
-        places        encoded log positions at which its message is or will be stored
+        of_token      the user logged in by a token, whose rights a later run does not know
+        places        encoded positions, in the destinations' logs, at which the message is or will be stored
         came_ms       Unix milliseconds at which the message was stored, 0 if unknown
     """
 
@@ -71,7 +71,7 @@ class Will(NamedTuple):
 
 class Wills:
     """Keeps the wills of one vhost. start() gets the function ``publish(will, user, begin)``. ``publish``
-    returns True once the will needs no further attempt; ``user`` is None after a restart. It calls
+    returns True once the will needs no further attempt; ``user`` is None after a restart. ``publish`` calls
     ``begin(destinations, message)``, which returns the destinations that lack the message.
     """
 
@@ -100,7 +100,7 @@ class Wills:
 
     @property
     def is_started(self):
-        """True if start() has nothing more to do."""
+        """True if wills are being published, so that start() need not be called."""
         return self._publish is not None and not self._recovered
 
     def start(self, publish, grace_ms):
@@ -120,8 +120,8 @@ class Wills:
     # events of a client
 
     def begin(self, client_id, user, will=None):
-        """Keep the Will (or None) of a User who has connected, in place of an earlier will. Returns whether
-        the will is kept; it is on disk after the next flush.
+        """Keep the Will (or None) of a User who has connected, in place of an earlier will. Returns False if
+        the will cannot be stored. A stored will is on disk after the next flush.
         """
         kept = self.kept
         if will is not None or kept.index.count or kept.closed or self._missed:
@@ -154,7 +154,7 @@ class Wills:
             self._publish_now(will)
 
     def session_ended(self, client_id):
-        """Publish an ended session's will if the will is waiting."""
+        """Publish the will of an ended session, if the will waits for its delay."""
         if self.kept.closed:
             self._miss(client_id, OVER)
             return

@@ -1,8 +1,9 @@
 """Broker topics: publishes ``$SYS/broker/...``, with Mosquitto's names, for clients that subscribe to them.
 
-Connections report sessions with a filter for these topics. While a vhost has such sessions, the values are
-published to its MQTT exchange at QoS 0, every ten seconds and soon after each subscribe; otherwise nothing is
-computed. Values are never retained. Counting and publishing run in slices. Never switches greenlets.
+Connections report the sessions that have a filter for these topics. While a vhost has such sessions, the
+values are published to its MQTT exchange at QoS 0, every ten seconds and soon after each subscribe; otherwise
+nothing is computed. Values are never retained. Counting and publishing run in slices. Never switches
+greenlets.
 """
 import math
 import time

@@ -3,9 +3,9 @@
     socket > net.Stream > FastLane > Connection.packet() > HANDLERS
     output < answers, deliveries
 
-Only this module of the MQTT server turns errors into packets. Greenlets send only a connection's last
-packets; all other code here runs in the event loop and must not switch greenlets. Each wait for the peer has
-a time limit.
+Errors that end a connection become its last packet only here and, before CONNACK, in login. Greenlets send
+only a connection's last packets; all other code here runs in the event loop and must not switch greenlets.
+Each wait for the peer has a time limit.
 """
 from functools import partial
 from typing import NamedTuple
@@ -58,9 +58,9 @@ class Connection(ClientConnection):
     """Serves an MQTT client.
 
         session, caller        the Session (mqtt.model), and the Caller of broker operations; set at the login
-        receive_maximum        the field of CONNECT, or the setting mqtt_max_inflight_messages if smaller
-        topic_alias_maximum    the field of CONNECT
-        maximum_packet_size    the field of CONNECT; 0: any size
+        receive_maximum        Receive Maximum of CONNECT, or mqtt_max_inflight_messages if lower
+        topic_alias_maximum    Topic Alias Maximum of CONNECT
+        maximum_packet_size    Maximum Packet Size of CONNECT; 0: any size
         is_leaving             DISCONNECT came, with ``leave_code``; any other end is abnormal
     """
 
@@ -224,7 +224,8 @@ class Connection(ClientConnection):
         self.server.broker_topics.connected(self.session)
 
     def _takes_connack(self, greeting):
-        """Whether the CONNACK fits the client's ``maximum_packet_size``; if not, close the connection."""
+        """Return whether the CONNACK fits the client's ``maximum_packet_size``; if not, close the connection.
+        """
         most = self.maximum_packet_size
         if fitting(greeting.connack(False), most):
             return True

@@ -41,9 +41,9 @@ class SessionConsumer(consumers.Consumer):
         dropped           count of messages too large, without an MQTT topic, or forbidden to the client
         trace(message)    if not None, gets each message sent
         is_exact          QoS 2 messages are among the packets written and not yet sent
-        unsafe            the packets that wait until followers have their QoS 2 messages. Empty while a QoS 2
-                          message waits for a new store of identifiers. None if nothing waits, otherwise
-                          nothing is delivered
+        unsafe            if not None, nothing is delivered: bytes of packets that wait until followers have
+                          their QoS 2 messages; empty if a QoS 2 message waits for a new store of
+                          identifiers
     """
 
     __slots__ = (
@@ -261,7 +261,7 @@ class SessionConsumer(consumers.Consumer):
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume delivery once a new store of identifiers has replaced the failed one."""
+        """Deliver nothing until a new store of identifiers has replaced the failed one."""
         # A kill before that could leave two messages with one identifier.
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
@@ -308,7 +308,9 @@ class SessionConsumer(consumers.Consumer):
             self.give_up(f"what it has received at QoS 2 is not safe: {error}")
 
     def _is_not_released(self):
-        """Stop waiting for long overdue PUBCOMPs, for the rest of this run."""
+        """Stop waiting for PUBCOMPs that are long overdue, also for the rest of this run, and resume
+        delivery.
+        """
         self.release_timer = None
         if self.sent.awaits_one and self.sent.room() == 0:
             self.sent.doubts = False
@@ -401,7 +403,8 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """Return how many retained messages the sink accepts now. At 0, shared messages prefer other members.
+        """Return how many retained messages the sink accepts now. If it returns 0, other members of a shared
+        subscription are preferred.
         """
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0

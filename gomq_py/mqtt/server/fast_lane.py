@@ -52,7 +52,7 @@ class FastLane(streams.Lane):
 
         is_slow       every PUBLISH goes to ``connection.packet(kind, walk)``, which may end the read
         is_blocked    an alarm stops reading at every PUBLISH
-        publishes     count of QoS 0 publishes that needed no slow lane
+        publishes     count of QoS 0 publishes that the fast lane has handled
         inbound       the client's Inbound, which handles QoS 1 and 2; None until its first such packet
     """
 
@@ -89,7 +89,9 @@ class FastLane(streams.Lane):
         self.inbound = inbound
 
     def process(self, start, end, now_ms):
-        """Handle complete packets in ``input[start:end]``. Returns the offset behind them. Never raises."""
+        """Handle the packets in bytes ``start`` to ``end`` of the input buffer. Returns the offset after the
+        last handled packet. Does not raise MQTTError.
+        """
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
@@ -244,7 +246,7 @@ class FastLane(streams.Lane):
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Leave the publish to publish_later(), until a destination can store the message. The connection
+        """Leave the message to publish_later(), which waits until a destination can store it. The connection
         handles no more packets of this read. ``at``: number of that destination in the route. ``taken``: True
         if all earlier destinations stored the message.
         """

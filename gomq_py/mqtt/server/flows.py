@@ -53,8 +53,9 @@ class Inbound:
         receive_maximum    most publishes in flight at QoS 1 and 2
         received           the session's QoS 2 identifiers that are not released
         is_over            the connection ends; no packet is handled any more
-        publishes, published, confirmed_count
-                           counts of publishes: all but FastLane's, those at QoS 1 and 2, those with success
+        publishes          count of publishes, without those that FastLane counts
+        published          count of publishes at QoS 1 and 2
+        confirmed_count    count of publishes that were answered with success
     """
 
     # While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm.
@@ -93,7 +94,7 @@ class Inbound:
         return NEW
 
     def pause_if_stuck(self):
-        """Return True if the store of identifiers has failed; then pause reading until it is replaced."""
+        """If the store of identifiers has failed, pause reading until it is replaced, and return True."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -127,8 +128,9 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Answer a message that was offered to all destinations. ``taken``: all stored it. ``queues`` (tuple
-        or None): if ``taken``, the destinations to flush before the answer, otherwise all destinations.
+        """Answer a message that was offered to all destinations. ``taken``: all of them stored it.
+        ``queues``: a tuple of the destinations to flush before the answer, or None; if not ``taken``, all
+        destinations.
         """
         self.publishes += 1
         if qos:
@@ -221,7 +223,8 @@ class Inbound:
         self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
-        """At the end of a read, have the gathered answers sent as soon as their messages are on disk."""
+        """Have the gathered answers sent as soon as their messages are on disk. Called at the end of a read.
+        """
         if self.answers.used == 0:
             return
         if self.has_released:
@@ -305,7 +308,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Return True if the answers wait for a new store of identifiers; calls ``callback(error)`` later."""
+        """Return whether the answers must wait for a new store of identifiers; then ``callback(error)`` is
+        called later.
+        """
         # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
         # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
@@ -436,7 +441,7 @@ class Outbound:
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
 
     def acknowledged_with(self, kind, packet_identifier, reason_code):
-        """Handle an acknowledgement with a reason code; a PUBREC of 0x80 or more refuses its message."""
+        """Handle an acknowledgement with a reason code; a PUBREC with 0x80 or more refuses its message."""
         if kind != PUBREC or reason_code < REFUSED:
             self.acknowledged(kind, packet_identifier)
             return

@@ -14,8 +14,8 @@ HEAD_MAX = 256 * 1024
 
 
 class LargePacket:
-    """Gathers one packet of ``size`` bytes. ``octets``: ``room`` unused bytes, then those received.
-    ``is_publish``: the packet is a PUBLISH, whose head is checked. ``limits``: PacketLimits.
+    """Gathers one packet of ``size`` bytes. ``octets``: a bytearray of ``room`` unused bytes and the bytes
+    received. ``is_publish``: the packet is a PUBLISH, whose head is checked. ``limits``: PacketLimits.
     """
 
     __slots__ = (
@@ -36,7 +36,7 @@ class LargePacket:
         return self._left
 
     def add(self, octets):
-        """Add the next bytes. Pauses reading and returns False if memory is short. Raises MQTTError."""
+        """Add the next bytes. If memory is short, pauses reading and returns False. Raises MQTTError."""
         self._left -= len(octets)
         if self._refusal is not None:
             return True

@@ -63,7 +63,8 @@ class LoginAttempt(ClientLogin):
         self._certified_name = self.certified_name()
 
     def process(self, start, end, now_ms):
-        """Handle ``input[start:end]`` (bytes). Returns the offset behind the used bytes. Raises LoginFailed.
+        """Handle bytes ``start`` to ``end`` of the event loop's input buffer. Returns the offset after the
+        used bytes. Raises LoginFailed.
         """
         connection = self.connection
         connection.scheduler.begin(now_ms)
@@ -214,8 +215,8 @@ def _connack(connect, code):
 
 
 class Greeting:
-    """The values requested by a CONNECT, limited by the settings. Makes the CONNACK. ``expiry_s``: how long
-    the session outlives the connection.
+    """The values requested by a CONNECT, limited by the settings. Also makes the CONNACK. ``expiry_s``: how
+    long the session outlives the connection.
     """
 
     # Request Problem Information has no effect: reason strings are sent in DISCONNECT alone, which may always
@@ -254,7 +255,9 @@ class Greeting:
             self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
 
     def _keep_alive_s(self, asked_s, most_s):
-        """The keep alive in seconds. A 3.x client keeps the requested time, which CONNACK cannot change."""
+        """Return the keep alive in seconds. A 3.x client keeps the requested time, which CONNACK cannot
+        change.
+        """
         if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
             return asked_s
         self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]

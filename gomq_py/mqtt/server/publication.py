@@ -64,8 +64,8 @@ class Publication:
 
     def measure(self, message, interest, now_ms, qos):
         """Return the size of a message's packet in bytes. A packet above ``packet_max`` must not be sent.
-        Returns UNREADABLE if the stored message is malformed. ``qos``: -1 for the lower of granted and
-        published QoS.
+        Returns UNREADABLE if the stored message is malformed. ``qos``: the QoS to send it with; -1: the lower
+        of granted and published QoS.
         """
         flags = message.flags
         is_amqp = message.kind == BASIC
@@ -110,7 +110,9 @@ class Publication:
         return self.size
 
     def write(self, out, at, message, packet_identifier, dup):
-        """Write the packet of the message measured last at ``out[at]``. Returns the offset behind it."""
+        """Write the packet of the message measured last to ``out``, from the offset ``at`` on. Returns the
+        offset after it.
+        """
         interest = self.interest
         at = frames.write_publish_head(
             out, at, self.version, self.flags | (DUP_FLAG if dup else 0), interest.at, 0,

@@ -177,7 +177,7 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Continue a publish once destination number ``at``, which answered LATER, can store the message.
+    """Continue a publish from destination number ``at``, which answered LATER, once it can store the message.
     ``taken``: True if all earlier destinations stored the message.
     """
     publication = publishing.begun(connection.vhost, message, destinations)

@@ -86,7 +86,7 @@ class _Suback(Answer):
 
 
 def subscribe(connection, packet):
-    """Handle a SUBSCRIBE. The SUBACK has a reason code for each filter."""
+    """Handle a SUBSCRIBE. The SUBACK has a reason code for each filter. Raises PacketTooLarge."""
     _check_room(connection, SubackPacket, packet.subscriptions)
     identifier = packet.properties.get("subscription_identifier", 0)
     answer = _Suback(SubackPacket, connection, packet.packet_identifier)
@@ -96,7 +96,7 @@ def subscribe(connection, packet):
 
 
 def unsubscribe(connection, packet):
-    """Handle an UNSUBSCRIBE, which needs no rights."""
+    """Handle an UNSUBSCRIBE, which needs no rights. Raises PacketTooLarge."""
     _check_room(connection, UnsubackPacket, packet.topic_filters)
     answer = _Suback(UnsubackPacket, connection, packet.packet_identifier)
     _Filters(

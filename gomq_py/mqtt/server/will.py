@@ -67,7 +67,8 @@ def _kept(client_id, user, will):
 
 def publish(server, vhost, will, user, begin):
     """Publish a will to the destinations that ``begin(destinations, message)`` returns. Returns False if the
-    caller must retry, because the disk has no room or the exchange does not exist.
+    caller must retry, because the disk has no space or the exchange does not exist; True if the will is
+    published or, for example for lack of rights, given up.
     """
     if not will.of_token:
         now = server.broker.users.get(will.user)

@@ -66,6 +66,6 @@ def sweep(files, folder):
 
 
 def is_temporary(name):
-    """Whether this is the name of a temporary file."""
+    """Return whether this is the name of a temporary file."""
     stem, dot, number = name.rpartition(".")
     return bool(dot) and number.isdecimal() and stem.endswith(TEMPORARY)

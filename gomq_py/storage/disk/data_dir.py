@@ -1,4 +1,4 @@
-r"""Opens the data folder: locks it, checks its schema version, and gives the paths of its files and folders.
+r"""Data folder: locks it, checks its schema version, and gives the paths of its files and folders.
 
 The first step of a boot: other code uses the folder after ``open`` has returned. One process at a time holds
 the lock; a second process gets an error that names the first.
@@ -100,12 +100,13 @@ class DataDir:
     """One data folder. ``open`` locks it, ``close`` unlocks it. ``open`` also sets facts about the last run:
 
         last_end     how it ended: STOPPED, KILLED, FOLLOWED or POWER_LOST
-        listed       {folder: segment_list.Listed} of its segments; empty if not recorded
+        listed       {queue folder: segment_list.Listed} of its segments; empty if not recorded
         logs_left    {name: {log id: flushed bytes}} of its logs; empty if not recorded
     """
 
     def __init__(self, path, files=None, lock=True):
-        """With ``lock=False``, for file systems without flock, a second broker is not stopped."""
+        """With ``lock=False``, for file systems without flock, nothing keeps a second broker from the folder.
+        """
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
         self._lock_fd = -1
@@ -214,7 +215,9 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record the length of one log, {log id: bytes}. For a thread, one call at a time. Raises OSError."""
+        """Record the length of one log, {log id: bytes}, in .last-run. For a thread, one call at a time.
+        Raises OSError.
+        """
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
@@ -266,7 +269,7 @@ class DataDir:
         return self._at(TRANSIENT)
 
     def queue_folder(self, vhost, queue):
-        """Path of a durable queue's folder, which need not exist."""
+        """Return the path of a durable queue's folder, which need not exist."""
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
     def set_aside(self, path):
@@ -276,7 +279,9 @@ class DataDir:
         return target
 
     def kept_paths(self):
-        """Sorted paths of the copies of damaged logs, and of everything in set-aside/. Reads two folders."""
+        """Return the sorted paths of the copies of damaged logs, and of everything in set-aside/. Reads two
+        folders.
+        """
         paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
@@ -331,7 +336,7 @@ class DataDir:
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Read how the last run ended, and record in .last-run that a run has begun."""
+        """Find out how the last run ended, and record in .last-run that a run has begun."""
         # Written without Files, because followers must not get the record: it is about this machine only.
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
@@ -411,7 +416,7 @@ class DataDir:
 
 @contextlib.contextmanager
 def _room_or_not():
-    """Context manager that suppresses the OSError of a full disk."""
+    """Return a context manager that suppresses the OSError of a full disk."""
     try:
         yield
     except OSError as error:
@@ -420,13 +425,15 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Sorted names in a data folder, without temporary files and those in NOT_CONTENT. Raises OSError."""
+    """Return the sorted names in a data folder, without temporary files and the names in NOT_CONTENT. Raises
+    OSError.
+    """
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 
 
 def make_place(files, folder):
-    """Make a subfolder of the data folder if missing. Renames a file that has the name of the subfolder."""
+    """Make a subfolder of the data folder if missing. A file that has this name is renamed."""
     if os.path.isdir(folder):
         return
     if os.path.lexists(folder):
@@ -447,7 +454,7 @@ def make_way(files, path):
 
 def move_aside(files, root, path, name):
     """Move an unused file or folder into set-aside/ of the data folder ``root``. Returns its new path.
-    ``name``: the new name, which is cut if too long and gets a number. Blocks; for boot.
+    ``name``: the new name, which is shortened if too long, and gets a number at its end. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)
@@ -478,8 +485,8 @@ def lost_logs(root, last_end):
 
 
 def _was_begun(root, name, last_end):
-    """Whether an earlier run had content in this log. False for an unfinished first boot, because a kill may
-    then leave empty logs.
+    """Return whether an earlier run had content in this log. False for an unfinished first boot, because a
+    kill may then leave empty logs.
     """
     if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
         return True
@@ -497,19 +504,20 @@ def _was_begun(root, name, last_end):
 
 
 def last_end_of(path):
-    """How the last run over the data folder ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST."""
+    """Return how the last run over the data folder ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST.
+    """
     lock = os.path.join(path, LOCK)
     return _last_end(_note_in(path), _octets_of(lock, 300) or None, boot_id())
 
 
 def listed_in(path):
-    """Return {folder: segment_list.Listed} of the last run; empty after a crash or without a list."""
+    """Return {queue folder: segment_list.Listed} of the last run; empty after a crash or without a list."""
     return _listed(path, last_end_of(path))
 
 
 def _last_end(note, lock_text, boot):
-    """How the last run ended. ``boot``: boot_id(). ``note``: text of .last-run. ``lock_text``: text found in
-    the lock file, or None.
+    """Return how the last run ended. ``boot``: boot_id(). ``note``: text of .last-run. ``lock_text``: text
+    found in the lock file, or None.
     """
     # An earlier version of the broker overwrites the lock file and leaves .last-run. If such a version ran
     # last, .last-run is not about the last run.
@@ -541,7 +549,8 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """Lengths of the logs of the last run, {name: {log id: flushed bytes}}; empty if not recorded."""
+    """Return the lengths of the logs of the last run, {name: {log id: flushed bytes}}; empty if not recorded.
+    """
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
         return found
@@ -565,7 +574,7 @@ def forget_log_left(path, name):
 
 
 def _logs_now(path):
-    """Lines for .last-run with the present name, log id and length of both logs."""
+    """Return lines for .last-run with the present name, log id and length of both logs."""
     lines = []
     for name in (DEFINITIONS, USERS):
         place = os.path.join(path, name)
@@ -577,7 +586,8 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Content of a file, at most ``most`` bytes (-1: all); empty if it is missing or unreadable."""
+    """Return the content of a file, at most ``most`` bytes (-1: all); empty if it is missing or unreadable.
+    """
     if not os.path.isfile(path):
         return b""
     try:
@@ -593,7 +603,7 @@ def _digest_line(content):
 
 
 def boot_id():
-    """The kernel's random id of this boot of the machine, as bytes; empty if unknown."""
+    """Return the kernel's random id of this boot of the machine, as bytes; empty if unknown."""
     try:
         with open(_BOOT_ID, "rb") as file:
             return file.read(100)
@@ -602,8 +612,8 @@ def boot_id():
 
 
 def queue_id(vhost, queue):
-    """Name of a queue's folder: 40 hex digits. The names are str; bytes that are not UTF-8 are surrogates
-    (surrogateescape).
+    """Return the name of a queue's folder: 40 hex digits. ``vhost`` and ``queue``: str, in which surrogates
+    (surrogateescape) stand for bytes that are not UTF-8.
     """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
     return sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]

@@ -106,7 +106,8 @@ class Files:
         return file
 
     def make(self, path, size, fetched=True):
-        """Create a mapped file as ``create`` does. For a thread: the event loop calls ``made`` later. Blocks.
+        """Create and return a mapped file as ``create`` does. For a thread: the event loop calls ``made``
+        later. Blocks.
 
         ``fetched``: whether to read the whole file into the page cache. False, for files written with system
         calls, reads only the first page.
@@ -114,7 +115,7 @@ class Files:
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a mapped file without a name, which is not replicated. For a thread. Blocks."""
+        """Create and return a mapped file without a name, which is not replicated. For a thread. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
@@ -127,14 +128,14 @@ class Files:
         file.close()
 
     def create_unnamed(self, folder, size):
-        """Create a mapped file without a name, for a transient queue. The file vanishes with the process,
-        and is not replicated.
+        """Create and return a mapped file without a name, for a transient queue. The file vanishes with the
+        process, and is not replicated.
         """
         return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
-        """Open an existing file, and map all of it for reading and writing. A file with holes needs
-        ``allocate`` before its mapping is written.
+        """Open an existing file, map all of it for reading and writing, and return the File. A file with
+        holes needs ``allocate`` before its mapping is written.
         """
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
@@ -155,8 +156,8 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """Context manager that gives the file's descriptor, or opens one for the ``with`` block. Raises
-        OSError, also if another file has taken this file's name.
+        """Return a context manager that gives the file's descriptor, or opens one for the ``with`` block.
+        Raises OSError, also if another file has taken this file's name.
         """
         if file.fd >= 0:
             yield file.fd
@@ -200,7 +201,9 @@ class Files:
             self.register.appended(file, start, end)
 
     def reading(self, file):
-        """Return a Reading, which keeps a mapped file open for a slow reader. Raises OSError."""
+        """Return a Reading, which keeps a mapped file open and out of the segment pool, for a slow reader.
+        Raises OSError.
+        """
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
@@ -247,7 +250,7 @@ class Files:
     # logs
 
     def open_log(self, path):
-        """Open or create a file for appending. The file is not mapped."""
+        """Open or create a file for appending, and return the LogFile. The file is not mapped."""
         path = os.fspath(path)
         try:
             fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -258,7 +261,9 @@ class Files:
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """Create an empty log. For a thread: the event loop calls ``made`` later. Blocks."""
+        """Create an empty log, and return the LogFile. For a thread: the event loop calls ``made`` later.
+        Blocks.
+        """
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
@@ -364,7 +369,9 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """Return a Change that deletes a file. ``aside``: as for File.close; it frees the disk space."""
+        """Return a Change that deletes a file. ``aside``: as for File.close; if given, it frees the disk
+        space later.
+        """
         path = os.fspath(path)
         file_id = self.register.id_of(path)
 
@@ -406,16 +413,18 @@ class Files:
             self.make_folder(path)
 
     def lacks_folder(self, path):
-        """Whether this folder is missing, or created by a thread and not yet reported."""
+        """Return whether this folder is missing, or created by a thread and not yet reported."""
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
-        """Whether a thread is making, or will make, this folder or a folder in it."""
+        """Return whether a thread is making, or will make, this folder or a folder in it."""
         path = os.fspath(path)
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
-        """Return a Change that creates a folder if missing. Call its ``told`` even if the folder existed."""
+        """Return a Change that creates a folder if missing. Its ``told`` must be called even if the folder
+        existed.
+        """
         path = os.fspath(path)
         self._coming_folders[path] += 1
         self._folder_jobs[path] += 1
@@ -467,7 +476,9 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the event loop may call ``sync``. False if a test has its own ``sync``, which may block."""
+        """Whether the event loop may call ``sync``. False if a test has replaced ``sync`` by a function that
+        may block.
+        """
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):

@@ -1,5 +1,5 @@
-"""Open file: a mapped file or a log, which stays open until its last user closes it; calls that flush files
-and allocate disk space.
+"""Open file: a mapped file or a log, which stays open until its last user closes it; also functions that
+flush files and allocate disk space.
 
 Used by files, which opens and changes files and reports changes to the replicators. ``posix.close`` closes
 the descriptors, because gevent's ``os.close`` closes later, when another thread may have the same number.
@@ -98,15 +98,15 @@ class File:
             return len(octets)
 
     def remap(self, fd=-1):
-        """Map the whole file again. ``fd``: a descriptor to use if the file has none. Raises BufferError
-        while a view of the old mapping exists.
+        """Map the whole file again. ``fd``: a descriptor of the file, used if the File has none. Raises
+        BufferError while a view of the old mapping exists.
         """
         self.unmap()
         self.map = self._mapping(fd if self.fd < 0 else self.fd)
 
     def grow(self, size, fd):
-        """Map the file again after it grew to ``size``. Raises OSError; then nothing has changed. The old
-        mapping stays for its present users: a thread may be about to flush it.
+        """Map the file again after it grew to ``size``, through the descriptor ``fd``. Raises OSError; then
+        nothing has changed. The old mapping stays for its present users: a thread may be about to flush it.
         """
         self.map = map_file(fd, size, self.path) if self.mapped else None
         self.size = size
@@ -127,7 +127,7 @@ class File:
             self._counted_in = None
 
     def give_up_descriptor(self):
-        """Close the descriptor of a mapped file, which is then flushed by its mapping."""
+        """Close the descriptor of a mapped file. The file is flushed through its mapping from now on."""
         status = os.fstat(self.fd)
         self.identity = status.st_dev, status.st_ino
         fd, self.fd = self.fd, -1
@@ -190,8 +190,8 @@ class LogFile(File):
         is_relied_on    confirms and other answers depend on this log; False for the second log of a
                         compaction
         failure         the error of a failed flush; it stays, because bytes may be lost
-        failed()        None, or has the owner replace the log: called in the event loop after the failure,
-                        and now and then at later flushes
+        failed()        None, or the owner's function that begins to replace this log: called in the event
+                        loop after a failed flush, and now and then at later flushes
         fails_all       a failure fails every callback; False: only the callbacks of flushes with this log
 
     The thread that flushes the log changes ``size`` and takes from ``accepted``. The event loop's thread
@@ -231,8 +231,8 @@ class LogFile(File):
 
 
 def retain_room(fd):
-    """Keep the disk space of a file that is deleted next. Takes over the descriptor ``fd``. Returns (mapping
-    or None, descriptor or -1) for ``close_parts``, which frees the space.
+    """Keep a file's disk space allocated while the file is deleted. Takes over the descriptor ``fd``. Returns
+    (mapping or None, descriptor or -1) for ``close_parts``, which frees the space.
     """
     # A mapping needs no descriptor: a purge may unlink thousands of files at once. An empty file is not
     # mapped: it has no disk space.
@@ -293,7 +293,7 @@ def flush_file_system(fd):
 
 
 def _can_flush_file_systems():
-    """Whether flush_file_system exists and reports failed writes, as on Linux from 5.8 on."""
+    """Return whether flush_file_system exists and reports failed writes, as on Linux from 5.8 on."""
     if not sys.platform.startswith("linux"):
         return False
     numbers = re.match(r"(\d+)\.(\d+)", os.uname().release)

@@ -47,8 +47,8 @@ def populate(mapping, start, end):
 
 
 def let_go(file):
-    """Unmap the file's pages from the process. Written data stays in the page cache. For a file that is
-    not used again before its next flush.
+    """Drop a mapped file's pages from the process. The mapping stays valid, and written data stays in the
+    page cache. For a file that is not used again before its next flush.
     """
     # A flush of mapped pages interrupts the processors on which the process runs once for each page, 2048
     # times for 8 MiB; this call interrupts them once.

@@ -32,11 +32,11 @@ class NullRegister:
         return register
 
     def detach(self, replicator):
-        """Stop telling ``replicator`` of changes."""
+        """Stop reporting changes to ``replicator``."""
         vars(self).clear()
 
     def ignore(self, *arguments):
-        """Do nothing."""
+        """Accept the report of a change, and do nothing."""
 
     def id_of(self, path):
         """Return 0: no file has an id."""
@@ -64,7 +64,8 @@ class Register:
         """Continue the register of another folder, of which this folder is a copy. Call before ``seed``.
 
         ``ids``: {path: id} in the other register. The files keep these ids. If ``seed`` finds other files, it
-        reports ``diverged``. ``told``: number of changes that the other register has reported.
+        reports ``diverged`` to the replicators. ``told``: number of changes that the other register has
+        reported.
         """
         self._former_ids, self.told = ids, told
         self._last_id = max(ids.values(), default=0)
@@ -198,10 +199,11 @@ class Register:
 
 
 class FillingRegister(Register):
-    """A register that begins while the folder is in use. found() registers files while ``is_filling``.
+    """A register that is filled while the folder is in use: found() registers the files while ``is_filling``.
 
-    While ``is_filling`` no replicator may have a copy. Afterwards a change of an unknown file means
-    ``diverged``. A thread's change may be reported after found() has registered the changed file.
+    While ``is_filling``, no replicator has a copy of the folder yet. Afterwards a change of an unregistered
+    file is reported as ``diverged``. A thread's change may be reported after found() has registered the
+    changed file.
     """
 
     def __init__(self, replicators):
@@ -251,8 +253,9 @@ class FillingRegister(Register):
 
 
 def listing(root, left_out=()):
-    """Return [(path, is it a folder)] of everything below ``root``, without the names ``left_out`` directly
-    in ``root``. Leaves out files removed during the call. Blocks. Raises DataDirError for a symbolic link.
+    """Return [(path, whether it is a folder)] of all files and folders below ``root``, without the names
+    ``left_out`` directly in ``root``. Leaves out files removed during the call. Blocks. Raises DataDirError
+    for a symbolic link.
     """
     found = []
     for folder, folders, names in os.walk(root):

@@ -29,9 +29,9 @@ class FolderRemovals:
     def add(self, store, folder, whose, error, done=None):
         """Remove a folder and its content in the background, then call ``done()`` if given.
 
-        ``store``: the store that has the folder's files open, or None. ``whose``: the queue's name for log
-        lines. ``error``: None, or why the queue's deletion could not be saved. With an error nothing is
-        removed, and ``done`` is not called.
+        ``store``: the store that has files of the folder open, or None; it is stopped first. ``whose``: the
+        queue's name for log lines. ``error``: None, or why the queue's deletion could not be saved. With an
+        error nothing is removed, and ``done`` is not called.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
@@ -71,7 +71,9 @@ class FolderRemovals:
         self._committer.background.long.add(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
-        """Remove parts of the folder for about REMOVING_S seconds. Runs in a thread. Raises OSError."""
+        """Remove files and subfolders of the folder for about REMOVING_S seconds. Runs in a thread. Raises
+        OSError.
+        """
         until = time.monotonic() + REMOVING_S
         if self._left is None:
             folders = list(os.walk(folder))
@@ -118,4 +120,6 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing, as an urgent job whose ``done`` runs after the urgent jobs queued before."""
+    """Do nothing. As an urgent job of a BackgroundWorker, its ``done`` runs after all urgent jobs queued
+    before.
+    """

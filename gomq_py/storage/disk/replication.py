@@ -59,7 +59,7 @@ class Replicator:
         """
 
     def diverged(self):
-        """A file was changed without a report, so every copy must be compared with the folder."""
+        """A file was changed without a report, so each copy of the folder must be compared with it."""
         raise NotImplementedError
 
     def flushed(self):
@@ -70,8 +70,8 @@ class Replicator:
 
 
 class Range:
-    """The content of a long appended range, which ``take_into`` reads in pieces. A copy of a body of 256 MiB
-    would block the event loop. The file is retained until the last piece.
+    """A long range of appended bytes, which ``take_into`` reads in pieces: a copy of a body of 256 MiB would
+    block the event loop. The file stays open until the last piece is read.
     """
 
     __slots__ = ("_at", "_end", "_file")
@@ -82,8 +82,9 @@ class Range:
         self._file = file
 
     def take_into(self, target):
-        """Fill ``target``, a memoryview, with the next bytes, as far as any are left. Returns their number.
-        Call this until the end, or call ``drop``. Raises OSError; then the range is dropped.
+        """Copy the next bytes of the range into ``target``, a memoryview. Returns their number, which is
+        lower than the length of ``target`` at the end. Call until then, or call ``drop``. Raises OSError;
+        then the range is dropped.
         """
         start, self._at = self._at, min(self._at + len(target), self._end)
         is_last = True

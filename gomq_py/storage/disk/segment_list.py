@@ -45,8 +45,8 @@ def _pairs(entry):
 
 
 def decode(content):
-    """Decode a segment list into {folder below queues/: Listed}. The digest must have been checked. Raises
-    ValueError for another version's format.
+    """Decode a segment list into {folder below queues/: Listed}. The caller has checked the digest of
+    ``content``. Raises ValueError for another version's format.
     """
     listed = {}
     for line in content.decode("ascii").splitlines():

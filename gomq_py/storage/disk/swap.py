@@ -29,8 +29,8 @@ _NEW, _OLD = f"{SYNC}.new.", f"{SYNC}.old."
 def swap(files, root, stays):
     """Replace the content of ``root`` by the content of ``root``/.sync, which was flushed. Blocks.
 
-    ``files`` has no replicators. ``stays``: names directly in ``root`` that stay, unless .sync has them, too.
-    Raises OSError; then ``finish`` makes the folder whole, with the old or the new content.
+    ``files`` has no replicators. ``stays``: names directly in ``root`` that are kept if .sync does not have
+    them. Raises OSError; then ``finish`` makes the folder whole, with the old or the new content.
     """
     names = sorted(os.listdir(os.path.join(root, SYNC)))
     for name in names:
@@ -42,7 +42,7 @@ def swap(files, root, stays):
 
 
 def has_begun(root):
-    """Whether a swap is valid but unfinished, so that some files may still be the old ones."""
+    """Return whether a swap is valid but unfinished, so that some files may still be the old ones."""
     return os.path.lexists(os.path.join(root, _MANIFEST))
 
 

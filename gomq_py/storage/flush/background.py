@@ -38,7 +38,7 @@ class Background:
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
-        """Wait for each worker, one after the other, to have no jobs left. May switch greenlets."""
+        """Wait until each worker, one after the other, has no jobs left. May switch greenlets."""
         for worker in reversed(self._workers):  # the first one closes files that the others let go of
             worker.join()
 
@@ -75,8 +75,8 @@ class BackgroundWorker:
     def add(self, function, *arguments, done=None, first=False):
         """Have a thread call ``function(*arguments)`` soon, beside the flushes. ``done(result, error)``, if
         given, is called in the event loop after the job. It must neither switch greenlets nor raise.
-        ``first``: the job is urgent; urgent and other jobs alternate. A number n above 1 lets up to n other
-        jobs run together after this job.
+        ``first``: the job is urgent; urgent and other jobs alternate. If ``first`` is a number n above 1, up
+        to n other jobs without ``done`` run together after this job.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -125,7 +125,9 @@ class BackgroundWorker:
 
     @staticmethod
     def _do_each(pieces):
-        """Run jobs in a thread. Returns Failures. Logs nothing: the log's locks are the event loop's."""
+        """Run jobs one by one, in one thread. Returns Failures. Logs nothing: the log's locks are the event
+        loop's.
+        """
         failures = Failures()
         for function, arguments, _ in pieces:
             try:

@@ -4,7 +4,7 @@ Used by group_commit, which fills the next batch while it flushes one. A *mark* 
 folder has something to flush. NameChanges has a thread rename and unlink files, because these calls may wait
 for the disk. FlushFailures remembers failed logs and folders, because a second flush would succeed although
 the first lost bytes. A failed folder fails everything in it for the rest of the run. A failed log fails every
-callback (for a confirm, a -ok) until another file has replaced the log.
+callback, such as that of a confirm, until another file has replaced the log.
 """
 import logging
 import os
@@ -18,7 +18,7 @@ logger = logging.getLogger("gomq_py.storage.sync")
 class FlushBatch:
     """The work of one flush.
 
-        stores        {store: True if its acks are flushed, too}
+        stores        {store: True if its acks are flushed with its messages}
         acks          stores with only acks to flush, which may wait; the first was marked at ``acks_since``
         logs          retained LogFiles
         folders       paths of folders
@@ -127,12 +127,14 @@ class Particular:
         self._callback(error)
 
     def tell(self, of_logs, other):
-        """Call the callback with the error that it must get, or None. Arguments as for call_back()."""
+        """Call the callback with the one of these errors that it must get, or None. For the arguments see
+        call_back().
+        """
         raise NotImplementedError
 
 
 class Concerned(Particular):
-    """A callback that gets errors of logs, and other errors only if ``concerns()`` returns True."""
+    """A callback that always gets errors of logs, but other errors only if ``concerns()`` returns True."""
 
     __slots__ = ("_concerns",)
 
@@ -210,13 +212,15 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Remove and return the retained logs that could not be written. The next flush must write them."""
+        """Remove and return the logs that could not be written, still retained. The next flush must write
+        them.
+        """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
 
     def blame(self, batch):
-        """Remember the folders and logs that failed in this flush. A folder or log that failed
-        before fails the batch again. Such a folder also fails all files in it.
+        """Remember the folders and logs that failed in this flush. A folder or log that failed before fails
+        the batch again. A failed folder also fails all files in it.
         """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
@@ -311,9 +315,9 @@ class NameChanges:
 
         ``changes``: a list of storage.disk.files.Change; the first error ends the list. ``done(error or
         None)``, if given, is called in the event loop, and must neither switch greenlets nor raise. A failed
-        change fails the callbacks of the flush; a missing file does so only with ``Change.needed``. ``soon``:
-        make these changes before all others, within ``SOON_S`` or right after the flush that runs then; for
-        files to reuse.
+        change fails the callbacks of the flush; a missing file fails them only with ``Change.needed``.
+        ``soon``: make these changes before all others, within ``SOON_S`` or right after the flush that runs
+        then; for files to reuse.
         """
         if soon and self._gathers_soon:
             if not self._soon:

@@ -3,8 +3,8 @@
 - ``when_safe``, for what clients rely on: a confirm, tx.commit-ok, the -ok of something durable, the answer
   to an HTTP request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for
   every acknowledger.
-- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that replace another. It
-  waits for the local disk only, because no client got an answer.
+- ``when_on_disk``, for housekeeping: files that are reused or removed, logs that replace another. It waits
+  for the local disk only, because no client waits for an answer.
 
 Uses ``storage.flush.group_commit``, whose GroupCommit flushes. An *acknowledger* stands for another place
 that keeps a copy of this node's data, such as a follower:
@@ -101,8 +101,8 @@ class Durability:
         self._keep()
 
     def close(self):
-        """Fail all callbacks that wait for an acknowledger (follower). While any acknowledger
-        is left, later when_safe() calls fail, too.
+        """Fail all callbacks that wait for an acknowledger (follower). While there is an acknowledger, later
+        when_safe() calls fail, too.
         """
         # The local disk alone is not what was promised.
         self._end = NotAcknowledged(

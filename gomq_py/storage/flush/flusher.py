@@ -67,8 +67,8 @@ class Flusher:
 
     def pause(self, seconds):
         """Suspend the greenlet for ``seconds`` (less than 1), or until ``end_pause``. The pause is exact,
-        whereas the event loop's timers are up to a millisecond late. For one greenlet at a time. May
-        switch greenlets.
+        whereas the event loop's timers are up to a millisecond late. Returns at once if the system has no
+        timer. For one greenlet at a time. May switch greenlets.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()
@@ -118,7 +118,7 @@ class Flusher:
         self.close()
 
     def _rung(self):
-        """Wake the greenlet in ``pause()``. Called when the alarm rings."""
+        """Wake the greenlet in ``pause()``. Called when the pause's timer (the alarm) has expired."""
         flush_threads.hear_alarm(self._alarm)
         self._alarm_watcher.ref = False
         waiter = self._pausing

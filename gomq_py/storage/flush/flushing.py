@@ -38,7 +38,7 @@ _this_thread = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
-    """Logs flushes that run longer than ``after_s`` seconds, none if 0. Made in the event loop's thread.
+    """Logs flushes that run longer than ``after_s`` seconds; 0: logs none. Made in the event loop's thread.
     The thread that flushes calls ``begin`` before each flush, and ``end`` after it.
     """
 
@@ -170,7 +170,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more change that relies on a callback already waiting for this flush."""
+        """Count one more change that this flush answers, without a callback of its own."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -202,8 +202,8 @@ class CommitDelay:
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
     def hold_up(self, flusher):
-        """Wait in ``flusher.pause`` until the next flush may begin; not at all if ``flusher`` is None. May
-        switch greenlets.
+        """Wait, by ``flusher.pause``, until the next flush may begin. If ``flusher`` is None, return at once.
+        May switch greenlets.
         """
         due, self._may_begin_s = self._may_begin_s, 0.0
         left = due - time.monotonic() if due and flusher is not None else 0.0
@@ -304,9 +304,9 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 class Flushing:
     """Runs flushes, at most ``threads`` at one time. A job is (function, file or folder path, owner).
 
-    The owner is a store, a log or a folder path. ``others``: number of other threads of the pool.
-    ``slow_s``: a flush that takes more seconds is logged while it runs; 0: no log. ``at_work``: futures of
-    the work in the pool's threads.
+    The owner is a store, a log or a folder path. ``others``: number of further threads in the pool, for other
+    work. ``slow_s``: a flush that takes more seconds is logged while it runs; 0: no log. ``at_work``: futures
+    of the work in the pool's threads.
     """
 
     __slots__ = (
@@ -331,7 +331,9 @@ class Flushing:
         return self.pool
 
     def way_of_stores(self):
-        """Return the function that flushes a store's file: sync_in_hub(), or else Files.sync()."""
+        """Return the function that flushes a store's file: sync_in_hub() if there is a Flusher, otherwise
+        Files.sync().
+        """
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
     def jobs_of(self, logs, folders):

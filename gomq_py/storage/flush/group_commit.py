@@ -182,7 +182,8 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush all marks, and finish all background jobs, even later ones. May switch greenlets."""
+        """Flush all marks, and finish all background jobs, also those added meanwhile. May switch greenlets.
+        """
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -281,7 +282,9 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest until something is marked, at most REST_S. Returns whether it was. May switch greenlets."""
+        """Rest until something is marked, at most REST_S. Returns whether anything was marked. May switch
+        greenlets.
+        """
         if self._stopping:
             return False
         self._is_resting = True
@@ -293,7 +296,7 @@ class GroupCommit:
         return is_woken
 
     def _ended(self, greenlet):
-        """Fail all waiting callbacks, if the greenlet was killed or interrupted before it called them."""
+        """Fail all waiting callbacks if ``greenlet``, which flushes, was killed before it called them."""
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
             if self._is_resting:  # nothing was marked, and no callback waits
@@ -340,7 +343,7 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Wait at most UNHURRIED_S, until a callback is in a hurry. May switch greenlets."""
+        """Wait until a callback is in a hurry, at most UNHURRIED_S. May switch greenlets."""
         # Meanwhile changes asked for with ``soon`` are made.
         due = time.monotonic() + UNHURRIED_S
         while not self._next.is_hurried and not self._stopping:
@@ -471,7 +474,7 @@ class GroupCommit:
             release(unwritten)
 
     def _answer(self, of_logs, other):
-        """Call all callbacks of this flush, and those that come during the calls. ``of_logs``: the error of a
+        """Call all callbacks of this flush, and those added during the calls. ``of_logs``: the error of a
         failed log; ``other``: any other error. May switch greenlets.
         """
         if len(self._in_flight) < LOOKS:

@@ -2,9 +2,9 @@
 
 For programs that read a stream in bulk (Spark); format.record defines the bytes. A Block holds up to
 ``capacity`` rows, one per record. It has the offset and the time of each row. For each field of variable
-length it has the position and length in the segment (``starts`` and ``lengths``, 32 bits each); the position
-is -1 if the row lacks the field. gather() copies one field of all rows into one buffer. A walk checks both
-checksums of every record. Does no I/O.
+length it has the position and length in the segment (``starts`` and ``lengths``, 32 bits each), and likewise
+for each basic property, with position -1 if the row lacks the property. gather() copies one field of all rows
+into one buffer. A walk checks the checksums of every record that becomes a row. Does no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -65,12 +65,19 @@ class Block:
         self.others = 0
 
     def walk(self, buffer, at, end, head, first, until):
-        """Read the records in [``at``, ``end``) with ordinals from ``first`` to ``until`` - 1 as rows.
+        """Read the records in [``at``, ``end``) of ``buffer`` with ordinals from ``first`` to ``until`` - 1
+        as rows.
 
-        Returns the reason for its end: END, FULL, DONE, DAMAGED, SPOILED or MISSING. ``head``: the segment's
-        format.head.Head. The caller sets ``next_ordinal`` to 0 at the segment's first record; later walks
-        continue the count. Before ``first`` only headers are checked. END at the end of a complete file means
-        that the lengths of the record at ``at`` may be damaged.
+        ``head``: the segment's format.head.Head. The caller sets ``next_ordinal`` to 0 before the walk at the
+        segment's first record; later walks continue the count. Of records before ``first`` only the headers
+        are checked. Returns why the walk ended:
+
+            END        the data ends at ``at``, or within the record at ``at``, whose lengths may be damaged
+            FULL       the Block has ``capacity`` rows or ``limit_bytes`` of bodies
+            DONE       the record at ``at`` has the ordinal ``until`` or a higher one
+            DAMAGED    no valid header is at ``at``; call seek()
+            SPOILED    properties and body of the record at ``at`` do not match their checksum; call skip()
+            MISSING    the record at ``at`` is valid, but records before it are missing; call accept()
         """
         self.count = self.body_bytes = self.skipped = self.others = 0
         if end > len(buffer) or end > LARGEST_START:
@@ -147,20 +154,20 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """Let the next walk continue at ``at``, after missing records. Call after MISSING. Returns the
-        ordinal of the record at ``at``.
+        """Let the next walk begin with the record at ``at``, although records before it are missing. Call
+        after MISSING. Returns the record's ordinal.
         """
         self.next_ordinal = record.ordinal_at(octets.pointer(buffer), self.at)
         return self.next_ordinal
 
     def skip(self):
-        """Let the next walk continue after the damaged record at ``at``. Call after SPOILED."""
+        """Let the next walk begin after the damaged record at ``at``. Call after SPOILED."""
         self.at += self.skipped
         self.next_ordinal += 1
 
     def seek(self, buffer, at, end, seed):
-        """Return the position of the next valid header in [``at``, ``end``), or -1. Call after DAMAGED.
-        ``at`` is a multiple of 4 from the segment's start.
+        """Return the position of the first valid header after ``at`` and before ``end``, or -1. Call after
+        DAMAGED. ``at`` is a multiple of 4 from the segment's start.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
@@ -184,7 +191,8 @@ class Block:
             bytes(buffer[at:end]))
 
     def set_properties(self, row, at, length):
-        """Set the place of a row's basic properties, after their translation from another protocol."""
+        """Set position and length of a row's basic properties, which were translated from another protocol.
+        """
         place = 4 * (PROPERTIES * self.capacity + row)
         octets.put_le32(octets.pointer(self.starts), place, at)
         octets.put_le32(octets.pointer(self.lengths), place, length)
@@ -235,8 +243,9 @@ class Block:
         return found
 
     def gather(self, field, buffer):
-        """Copy one field of all rows. Returns (ends, content). ``field``: EXCHANGE to BODY. ``ends``: count +
-        1 little-endian 32-bit numbers. Row n has the bytes ``content[ends[n]:ends[n + 1]]``.
+        """Copy one field of all rows. Returns (ends, content). ``field``: EXCHANGE, ROUTING_KEY, PROPERTIES
+        or BODY. ``ends``: count + 1 little-endian 32-bit numbers. Row n has the bytes
+        ``content[ends[n]:ends[n + 1]]``.
         """
         ends, size = self._measured(self.lengths, field)
         content = bytearray(size)
@@ -247,8 +256,9 @@ class Block:
         return ends, content
 
     def gather_property(self, place, buffer):
-        """Copy one basic property of all rows, after scan_properties(). ``place``: its number, 0 for
-        content_type. Returns (bitmap of the rows that have it, ends, content), the last two as in gather().
+        """Copy one basic property of all rows, after scan_properties(). ``place``: the property's number, 0
+        for content_type. Returns (bitmap of the rows that have it, ends, content), the last two as in
+        gather().
         """
         present = bytearray((self.count + 7) // 8)
         ends, size = self._measured(self.property_lengths, place)

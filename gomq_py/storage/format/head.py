@@ -10,7 +10,7 @@
         32    8  generation: unique, so that old content of a recycled file is not valid
         40    8  offset of the first record (streams); 0 otherwise
         48    4  capacity of the msgs file in bytes
-        52    8  begun: the time from which small records count, Unix milliseconds; 0 in version 1
+        52    8  begun: base of the timestamps of small records, Unix milliseconds; 0 in version 1
         60    4  CRC-32C of bytes 0..59: the seed of every other checksum in the file
 
 msgs only: the seal (closing counts), written when all records have been flushed.
@@ -82,7 +82,7 @@ class Head(NamedTuple):
     version: int = SCHEMA_VERSION
 
     def twin(self, magic):
-        """The head of the segment's other file, which differs in ``magic`` and checksum."""
+        """Return the head of the segment's other file, which differs in ``magic`` and checksum."""
         return decode(self._replace(magic=magic).encode())
 
     def encode(self):
@@ -110,8 +110,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """Decode a ``Head`` from 64 bytes. Returns None if invalid, of an unknown schema version, or not of the
-    kind ``magic``. With ``magic`` None, both kinds are decoded.
+    """Decode a ``Head`` from 64 bytes. Returns None if the bytes are invalid, have an unknown schema version,
+    or do not begin with ``magic``. ``magic``: MSGS_MAGIC, ACKS_MAGIC, or None for either.
     """
     if len(head) < 64:
         return None
@@ -129,7 +129,7 @@ def encode_seal(seed, seal):
 
 
 def decode_seal(seed, head):
-    """The ``Seal`` (closing counts) in a msgs file's first 128 bytes; None if missing or damaged."""
+    """Return the ``Seal`` (closing counts) in a msgs file's first 128 bytes; None if missing or damaged."""
     part = head[SEAL_AT:SEAL_AT + _SEAL.size]
     return Seal(*_SEAL.unpack(part)[:-1]) if _is_closed(seed + _SEAL_SALT, part, _SEAL.size) else None
 
@@ -140,7 +140,8 @@ def encode_acks_seal(seed, seal):
 
 
 def decode_acks_seal(seed, head):
-    """The ``AcksSeal`` (closing counts) in an acks file's first 128 bytes; None if missing or damaged."""
+    """Return the ``AcksSeal`` (closing counts) in an acks file's first 128 bytes; None if missing or damaged.
+    """
     part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
     return (
         AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size)
@@ -149,8 +150,8 @@ def decode_acks_seal(seed, head):
 
 
 def decode_mark(seed, salt, head, at):
-    """Return the position in ``head[at:at + 8]``, a position and its checksum; 0 if the checksum is wrong.
-    ``salt``: number that this kind of position adds to the seed.
+    """Return the position in ``head[at:at + 8]``; 0 if the checksum after it is wrong. ``salt``: number that
+    this kind of position adds to the seed.
     """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):

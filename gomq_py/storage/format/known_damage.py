@@ -1,11 +1,13 @@
-"""Known damage: empty files whose names say which damage of a segment was logged; counts of lost records."""
+"""Known damage: names of empty files, each of which records that some damage of a segment was logged."""
 import re
 
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 
 
 def known_name(number, start, end):
-    """Name of the empty file which records that damage at [start, end) of segment ``number`` was logged."""
+    """Return the name of the empty file which records that damage at [start, end) of segment ``number`` was
+    logged.
+    """
     return f"known.{number:010d}.{start}.{end}"
 
 
@@ -15,13 +17,14 @@ def known_ranges(names):
 
 
 def is_known(ranges, number, start, end):
-    """Whether one of ``ranges``, from known_ranges(), covers [start, end) of segment ``number``."""
+    """Return whether one of ``ranges``, from known_ranges(), covers [start, end) of segment ``number``."""
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
 def lost_among(first, behind, count, runs):
-    """Return how many records without an ack a damaged region has at most. ``first``, ``behind``: positions
-    of the region; ``count``: number of its records; ``runs``: the acked runs.
+    """Return an upper bound of the unacked records that a damaged region had. ``first``, ``behind``: start
+    and end of the region; ``count``: number of its records; ``runs``: ranges of acked positions, [start, end,
+    start, end...].
     """
     if any(start <= first and behind <= end for start, end in zip(runs[::2], runs[1::2])):
         return 0

@@ -55,8 +55,8 @@ class LogError(Exception):
 
 
 class Damage:
-    """Bytes [start, end) of a log without a valid record. ``promised``: True for a fault of the disk, because
-    the bytes had been flushed or because no crash leaves such bytes. False for the normal effect of a crash.
+    """Bytes [start, end) of a log without a valid record. ``torn``: a crash can leave such bytes.
+    ``promised``: a fault of the disk, because the bytes had been flushed or are not ``torn``.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")
@@ -73,11 +73,12 @@ class Damage:
 
 
 class LogScan:
-    """Reads a log: iterates over the payloads of its valid records, and collects ``damage``, a list of
-    Damage.
+    """Reads ``content``, the bytes of a log: iterates over the payloads of the valid records, and collects
+    ``damage``, a list of Damage.
 
-    ``end``: position after the last valid record. ``left``: {log id: flushed bytes} of the logs that the last
-    run may have left, or None if unknown. A shorter log, or one with another id, counts as damaged.
+    ``end``: position after the last valid record. ``left``: {log id: flushed bytes} that the last run
+    recorded for this log and a log replacing it; None if unknown. A shorter log, or one with another id,
+    counts as damaged.
     """
 
     def __init__(self, path, content, left=None):
@@ -170,7 +171,9 @@ class LogScan:
         return position
 
     def _may_be_torn(self, start, end):
-        """Whether a crash may have left these bytes: some sector of them ends with a zero byte."""
+        """Return whether a crash may have left the bytes [start, end): in one of their sectors the last byte
+        is zero.
+        """
         while start < end:
             until = min(end, start - start % SECTOR + SECTOR)
             if not self._content[until - 1]:
@@ -180,13 +183,17 @@ class LogScan:
 
 
 def log_id_of(content):
-    """The id in a log's first record, or None if that is invalid. Raises LogError for an unknown version."""
+    """Return the log id in the first record of ``content``; None if the record is invalid. Raises LogError
+    for an unknown version.
+    """
     scan = LogScan("", content)
     return None if scan._head_at(0) is None else scan.log_id
 
 
 def encode_record(log_id, ordinal, synced_size, payload):
-    """Encode one record. ``synced_size``: flushed bytes of the log. Raises ValueError if too long."""
+    """Encode one record. ``synced_size``: flushed bytes of the log. Raises ValueError if the payload is too
+    long.
+    """
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
     head = HEAD.pack(

@@ -134,8 +134,8 @@ GAP_BYTES = 65536
 
 
 def size_of(routing_length, properties_length, body_length):
-    """Bytes of a long record with these three parts: header of 40, parts, checksum of 4, zeros up to a
-    multiple of 8. A small record takes fewer bytes.
+    """Return the size of a long record: a header of 40 bytes, these three parts, a checksum of 4 bytes, and
+    zeros up to a multiple of 8. A small record takes fewer bytes.
     """
     return (44 + routing_length + properties_length + body_length + 7) & ~7
 
@@ -147,12 +147,12 @@ def small_size(content):
 
 
 def level_bits(level):
-    """The upper 8 bits of all locations of this level of priority, shifted to their place."""
+    """Return the upper 8 bits of all locations of this level of priority, shifted to their place."""
     return level << 56
 
 
 def location_of(bits, number, position):
-    """The location of a record. ``bits``: level_bits() of its level."""
+    """Return the location of a record. ``bits``: level_bits() of its level."""
     return bits | number << 28 | position
 
 
@@ -165,7 +165,7 @@ def number_of(location):
 
 
 def position_of(location):
-    """The position in a location: bytes from the start of the segment's msgs file to the record."""
+    """Return the position in a location: bytes from the start of the segment's msgs file to the record."""
     return location & 0xFFFFFFF
 
 
@@ -174,7 +174,8 @@ def encode(
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
     """Write a message's record at ``p[at]``, which must have enough space. Returns the record's size. The
-    parts are copied from the buffer ``source``. ``is_there``: the body is in place and is not copied.
+    parts are copied from the buffer ``source``. ``is_there``: ``p`` has the body at its place already, so
+    that it is not copied.
     """
     if (
         body_length <= SMALL_LENGTH and properties_length <= SMALL_LENGTH
@@ -247,8 +248,8 @@ def _encode_small(
 
 
 def measure(p, at, end):
-    """Size of the record at ``p[at]`` according to its header. Checks no checksums. 0 if no header is there,
-    or if the record would reach beyond ``end``.
+    """Return the size of the record at ``p[at]`` according to its header, without a check of checksums; 0 if
+    no header is there, or if the record would reach beyond ``end``.
     """
     if at + SMALLEST_RECORD_BYTES > end:
         return 0
@@ -266,8 +267,8 @@ def measure(p, at, end):
 
 
 def content_end(p, at, end):
-    """Position of the checksum of the small record at ``p[at]``, according to its lengths. 0 if no small
-    record is there, or if it reaches beyond ``end``, which is at least ``at`` + 44.
+    """Return the position of the checksum of the small record at ``p[at]``, according to its lengths; 0 if no
+    small record is there, or if it reaches beyond ``end``. ``end`` is at least ``at`` + 44.
     """
     routing = at + small_head(p, at)
     key_at = routing + 1 + p[routing]
@@ -278,13 +279,14 @@ def content_end(p, at, end):
 
 
 def small_head(p, at):
-    """Bytes before the routing of the small record at ``p[at]``."""
+    """Return the number of bytes before the routing of the small record at ``p[at]``."""
     return 14 if p[at] & EXPIRES else 10
 
 
 def header_is_sound(p, at, seed):
-    """Whether header and routing of the record at ``p[at]``, found by measure(), are valid. Their checksum
-    must be right, and the routing must be two short strings. Checks a small record as a whole.
+    """Return whether header and routing of the record at ``p[at]``, found by measure(), are valid. Their
+    checksum must be right, and the routing must be two short strings. A small record is checked with its
+    properties and body.
     """
     if p[at] >= SMALL:
         routing = at + small_head(p, at)
@@ -302,8 +304,8 @@ def header_is_sound(p, at, seed):
 
 
 def content_is_sound(p, at, seed):
-    """Whether properties and body of the record at ``p[at]``, found by measure(), match their checksum. True
-    for a small record, which header_is_sound() checks.
+    """Return whether properties and body of the record at ``p[at]``, found by measure(), match their
+    checksum. True for a small record, which header_is_sound() checks.
     """
     if p[at] >= SMALL:
         return True
@@ -332,24 +334,24 @@ def ordinal_at(p, at):
 
 
 def timestamp_at(p, at, begun_ms):
-    """Unix milliseconds at which the message arrived. ``begun_ms``: of the segment's head."""
+    """Return the Unix milliseconds at which the message arrived. ``begun_ms``: from the segment's head."""
     return begun_ms + (octets.le64(p, at + 2) >> 36) if p[at] >= SMALL else octets.le64(p, at + 20)
 
 
 def expiry_at(p, at, begun_ms):
-    """Unix milliseconds at which the message expires; 0: never."""
+    """Return the Unix milliseconds at which the message expires; 0: never."""
     if p[at] < SMALL:
         return octets.le64(p, at + 28)
     return timestamp_at(p, at, begun_ms) + octets.le32(p, at + 10) if p[at] & EXPIRES else 0
 
 
 def routing_at(p, at):
-    """Position of the record's routing, which begins with the length byte of the exchange name."""
+    """Return the position of the record's routing, which begins with the length byte of the exchange name."""
     return at + (small_head(p, at) if p[at] >= SMALL else HEADER_BYTES)
 
 
 def routing_length_at(p, at):
-    """Bytes of exchange and routing key, including their length bytes."""
+    """Return the length of exchange name and routing key, including their length bytes."""
     if p[at] < SMALL:
         return octets.le16(p, at + 6)
     at += small_head(p, at)
@@ -365,8 +367,8 @@ def body_length_at(p, at):
 
 
 def find(p, at, end, seed, ordinal):
-    """Position of the first valid header in [``at``, ``end``) with at least this ordinal, or -1. ``at`` is a
-    multiple of 4.
+    """Return the position of the first valid header in [``at``, ``end``) with at least this ordinal, or -1.
+    ``at`` is a multiple of 4.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
@@ -399,7 +401,7 @@ class RecordScanner:
 
     def __init__(self, buffer, start, end, seed, begun_ms, ordinal=0):
         """Read ``buffer`` from ``start`` to ``end``. The buffer must stay open while the scanner is used.
-        ``seed`` and ``begun_ms``: of the segment's head.
+        ``seed`` and ``begun_ms``: from the segment's head. ``ordinal``: lowest ordinal of a valid record.
         """
         if end > len(buffer):
             raise ValueError(f"scan to {end} in a buffer of {len(buffer)} octets")
@@ -429,10 +431,11 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Read to the end of the data, and set ``count`` and ``body_bytes`` of all records.
+        """Read to the end of the data, and count all records and the bytes of their bodies in ``count`` and
+        ``body_bytes``.
 
-        Sets ``acked`` and ``acked_bytes`` for records in ``runs`` (Acks.runs) or with damaged content.
-        ``check_content=False`` checks headers only.
+        ``acked`` and ``acked_bytes`` count the records that are in ``runs`` (Acks.runs) or have damaged
+        content. ``check_content=False`` checks headers only.
         """
         at, count = 0, len(runs)
         while self._step():
@@ -484,7 +487,7 @@ class RecordScanner:
 
 
 def capacity_for(msgs_bytes, version=SCHEMA_VERSION):
-    """Bytes of the acks file for a msgs file of ``msgs_bytes``, with an entry for each smallest record.
+    """Return the size of the acks file for a msgs file of ``msgs_bytes`` full of the smallest records.
     ``version``: schema version.
     """
     smallest = SMALLEST_LONG_BYTES if version == 1 else SMALLEST_RECORD_BYTES
@@ -492,19 +495,19 @@ def capacity_for(msgs_bytes, version=SCHEMA_VERSION):
 
 
 def word_of(position, kind):
-    """The number for an acks file entry about a position, which also contains the kind of entry."""
+    """Return the word of an acks file entry: a position, which is a multiple of 4, and the kind of entry."""
     return position & 0x7FFFFFF8 | (position & 4) << 29 | kind
 
 
 def put_entry(p, index, seed, word):
-    """Write the number ``word`` and its checksum into acks file entry ``index``."""
+    """Write a word and its checksum into acks file entry ``index``."""
     at = 128 + index * 8
     octets.put_le32(p, at, word)
     octets.put_le32(p, at + 4, octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4))
 
 
 def get_entry(p, index, seed):
-    """The number in acks file entry ``index``; 0 if empty or damaged. It must lie inside the file."""
+    """Return the word in acks file entry ``index``, which must lie inside the file; 0 if empty or damaged."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):
@@ -513,19 +516,22 @@ def get_entry(p, index, seed):
 
 
 def put_mark(p, at, seed, position):
-    """Write a position and its checksum at ``p[at]``. ``seed``: the file's, plus the salt in format.head."""
+    """Write a position and its checksum at ``p[at]``. ``seed``: the file's seed plus a salt of format.head.
+    """
     octets.put_le32(p, at, position)
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
 
 
 def due_value(due_s, count):
-    """The value of a DUE entry: lowest 28 bits of the time (Unix seconds), and lowest bit of ``count``."""
+    """Return the value of a DUE entry: lowest 28 bits of the time (Unix seconds), and lowest bit of
+    ``count``.
+    """
     return (due_s & 0xFFFFFFF) << 1 | (count & 1)
 
 
 def due_of(value, count, now_s):
-    """The time in a DUE entry's ``value``, in Unix seconds; 0 if the entry is for another count. The entry
-    has only 28 bits of the time, which must be within four years of ``now_s``.
+    """Return the time in a DUE entry's ``value``, in Unix seconds; 0 if the entry belongs to another
+    ``count``. The entry has only 28 bits of the time, which must be within four years of ``now_s``.
     """
     if value & 1 != count & 1:
         return 0
@@ -533,7 +539,8 @@ def due_of(value, count, now_s):
 
 
 def is_among(position, runs):
-    """Whether a position lies in one of the ranges ``runs``, a flat list [start, end, start, end...]."""
+    """Return whether a position lies in one of the ranges ``runs``, a flat list [start, end, start, end...].
+    """
     return any(start <= position < end for start, end in zip(runs[::2], runs[1::2]))
 
 
@@ -546,7 +553,7 @@ class Acks:
         excused     {position: (deliveries without a failure, index of the EXCUSED entry)}
         dues        {position: due_value()}
         entries     index after the last valid entry
-        holes       number of invalid entries before this index, which may be written again
+        holes       number of invalid entries before ``entries``; these may be written again
     """
 
     __slots__ = ("runs", "counts", "excused", "dues", "entries", "holes")
@@ -560,7 +567,8 @@ class Acks:
 
 
 def load_acks(buffer, seed, entries=-1):
-    """Decode an acks file into Acks. ``entries``: number of entries from its seal; -1: read all."""
+    """Decode an acks file into Acks. ``entries``: number of entries to read, from the file's seal; -1: all.
+    """
     acks = Acks()
     limit = (len(buffer) - HEAD_BYTES) // ENTRY_BYTES
     if limit <= 0:

@@ -45,7 +45,7 @@ class DefinitionLog:
         born_whole     see FramedLog
         fails_all      see LogFile
         left           see LogScan
-        note(left)     saves the ``left`` of the next boot, in a thread, before another log replaces this one
+        note(left)     saves ``left`` for the next boot; called in a thread before and after a compaction
                        and, with ``notes_growth``, soon after new records are flushed
     """
 
@@ -148,8 +148,8 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Save unusable records in ``<path>.left-out``: ``records`` and those that replay() left out. For
-        boot: blocks.
+        """Save unusable records in ``<path>.left-out``: ``records`` (dicts), and the records that replay()
+        left out. For boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
@@ -172,7 +172,8 @@ class DefinitionLog:
         self._log.file.failed = self._replace_failed
 
     def compact_when_long(self, snapshot):
-        """Compact the log, now and later, when it is damaged or has many more records than definitions.
+        """Compact the log now if it is damaged, and now or later when it has many more records than
+        definitions.
 
         ``snapshot()`` iterates over functions, each of which returns the record (a dict) of one definition,
         or None if the definition is gone. It may yield None for a definition that is not durable. Definitions
@@ -185,8 +186,8 @@ class DefinitionLog:
             self._compact_if_long()
 
     def append(self, record):
-        """Append a record, a dict. Raises OSError, or ValueError if replay could not read the record; then
-        nothing has changed.
+        """Append a record, a dict. Raises OSError, or ValueError if replay() could not read the record; then
+        nothing was appended.
         """
         payload = encode_table(record)
         read_record(payload, self._shapes)
@@ -269,7 +270,9 @@ class DefinitionLog:
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """Create the empty second log, with as much reserved space as the first uses. Runs in a thread."""
+        """Create and return the empty second log, with at least ``size`` bytes of reserved space. Runs in a
+        thread.
+        """
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
             reserve(self._files, file, max(size, ROOM_AHEAD))
@@ -300,7 +303,7 @@ class DefinitionLog:
             self._give_up(error)
 
     def write_some(self, following, definitions):
-        """Append the records of some ``definitions``, functions of the snapshot, to the second log. Returns
+        """Append the records of some ``definitions`` (functions of the snapshot) to the second log. Returns
         whether the compaction continues.
         """
         if self._next is not following:

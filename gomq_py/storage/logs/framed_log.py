@@ -1,10 +1,10 @@
 """Framed log: a checksummed append-only file of small records, for state that is rebuilt by a replay.
 
-Uses ``storage.disk.files``. Appends are kept in memory, with space reserved on the disk, until a thread
-writes and flushes them for the group commit. So a full disk refuses an append, a slow disk delays nothing,
-and a killed process loses appends that no flush has covered. Without group commit, or if the file system
-cannot reserve space, an append writes at once. A damaged record is reported and skipped; later records are
-still found.
+Uses ``storage.disk.files``. Appended records are kept in memory, with space reserved on the disk, until a
+thread writes and flushes them for the group commit. So a full disk refuses an append, a slow disk delays
+nothing, and a killed process loses appends that no flush has covered. Without group commit, or if the file
+system cannot reserve space, an append writes at once. A damaged record is reported and skipped; later records
+are still found.
 
 storage.format.log defines the records. Blocks only in ``replay`` and ``rewrite``, or if more is appended
 between two flushes than was reserved. Never interprets a payload.
@@ -26,7 +26,8 @@ class FramedLog:
     """One log, open for appending. Exhaust ``replay`` before the first ``append``; a new log needs no replay.
 
         is_new        the file was empty when it was opened
-        born_whole    the first content comes from ``rewrite``, so no crash can leave the file unreadable
+        born_whole    ``rewrite`` writes the first content, so no crash leaves the file without a readable
+                      record
         committer     flushes each append; None: the caller flushes
         fails_all     see LogFile; ``left``: see LogScan
     """
@@ -35,8 +36,8 @@ class FramedLog:
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """Open ``path``, which blocks for a new log, or use ``file``, an open, empty log with a flushed name.
-        ``new_id``: the log id of ``file``.
+        """Open the log at ``path``, which blocks for a new log, or use ``file``, a LogFile that was just
+        created, with ``new_id`` as its log id (None: a random id). Raises OSError.
         """
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
@@ -145,7 +146,7 @@ class FramedLog:
             self._committer.mark_file(self.file)
 
     def mark(self):
-        """The log's present end, for ``take_back``. Only for a log whose appends write at once."""
+        """Return the log's present end, for ``take_back``. Only for a log whose appends write at once."""
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
@@ -192,7 +193,9 @@ class FramedLog:
             reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
-        """Log the damage found by replay: a torn end as warning, other damage as error with ``advice``."""
+        """Log the damage found by replay: a torn end as warning, other damage as error with ``advice``.
+        ``what`` describes the content in these lines.
+        """
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(
@@ -207,7 +210,9 @@ class FramedLog:
                 )
 
     def _set_aside(self):
-        """Copy a damaged log beside itself for the operator, unless a copy with the same content exists."""
+        """Copy a damaged log to ``<path>.damaged`` or, if that exists, ``<path>.damaged.N`` for the operator,
+        unless a copy with the same content exists.
+        """
         content = self.file.read(0, self.file.size)
         for number in range(1, KEPT_COPIES + 1):
             self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")

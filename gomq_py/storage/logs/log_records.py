@@ -1,8 +1,8 @@
 """Log records: decodes and checks records of the logs of definitions and users.
 
 A record is a field table (content.fields) whose ``op`` names its kind. A record with a valid checksum may
-still be unusable, because of another version or a fault. ``read_record`` refuses such a record; it is left
-out, and the boot continues.
+still be unusable, because another version or a bug wrote it. ``read_record`` refuses such a record; it is
+left out, and the boot continues.
 """
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
@@ -16,7 +16,7 @@ class RecordError(ValueError):
 
 
 def is_text(value):
-    """Whether the value is str or bytes. Names that are not UTF-8 are bytes."""
+    """Return whether the value is str or bytes. Names that are not UTF-8 are bytes."""
     return isinstance(value, (str, bytes))
 
 
@@ -44,13 +44,13 @@ def are_numbers(value):
 
 
 def optional(check):
-    """Make a check that accepts the same values as ``check``, and None for a missing field."""
+    """Return a check that accepts the same values as ``check``, and None for a missing field."""
     return lambda value: value is None or check(value)
 
 
 def read_record(payload, shapes):
     """Decode a payload into a record, a dict, and check its fields. Raises RecordError. ``shapes``: {op:
-    {field: check}}. A record with another op is returned unchecked.
+    {field: check}}. The fields of a record with another op are not checked.
     """
     try:
         record, end = decode_table(payload, 0, DEEPER)

@@ -1,9 +1,9 @@
-"""Boot notes: keeps facts from recovery until the end of the boot."""
+"""Boot notes: keeps what recovery has found until the end of the boot."""
 
 
 class BootNotes:
-    """Facts of one boot. ``settled``: {queue folder: {segment number: (segment, runs)}}, see note_settled().
-    ``unsealed``: the stores.unsealed.Unsealed if a follower was promoted, else None.
+    """What recovery has found. ``settled``: {queue folder: {segment number: (Segment or None, runs)}}, see
+    note_settled(). ``unsealed``: the stores.unsealed.Unsealed if a follower was promoted, else None.
     """
 
     def __init__(self):
@@ -12,8 +12,8 @@ class BootNotes:
         self._has_ended = False
 
     def note_settled(self, folder, number, segment, runs):
-        """Remember for Store.has_record() that all messages of a segment are acked. ``runs``: the acked
-        ranges of the acks file, needed if the msgs file is missing (``segment`` None).
+        """Remember for Store.has_record() that all messages of a segment are acked. ``segment``: None if the
+        msgs file is missing; then ``runs`` has the acked ranges of the acks file.
         """
         if not self._has_ended:
             self.settled.setdefault(folder, {})[number] = segment, runs

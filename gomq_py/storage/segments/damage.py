@@ -23,8 +23,8 @@ class DamageNotes:
 
         lost          {folder: number of lost messages}
         places        {folder: number of damaged places}
-        known         {stream's folder: ranges that were reported by this run or an earlier one}
-        kept_paths    set of the copies' paths
+        known         {stream's folder: [(segment number, start, end)] of damage that was reported before}
+        kept_paths    set of the paths of copies (keep_copy)
 
     A thread that reopens a queue writes here, too; each folder has one writer at a time.
     """
@@ -42,8 +42,8 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """Count the unacked messages of a segment lost by damage that ends at ``behind``. Returns (records, bytes
-    of bodies).
+    """Count the messages, not taken yet, that a segment lost by damage that ends at ``behind``. Returns
+    (records, bytes of bodies).
     """
     recovered = segment.recovered
     scanner = RecordScanner(
@@ -57,7 +57,8 @@ def count_lost(segment, behind):
 
 
 def set_aside(store, segment, start, end, lost_count):
-    """Mark the damaged bytes [start, end) as acked, so that they are never read again. ``lost_count``:
+    """Mark the damaged bytes [start, end) as acked, so that they are never read again. If they had been
+    flushed, also count, copy and log the damage, and report it to the store's listener. ``lost_count``:
     messages lost; 0 if all of them were acked; UNKNOWN if no valid record follows the damage.
     """
     # Bytes that were flushed once are also copied beside the segment, and reported to the log and the
@@ -97,7 +98,9 @@ def note_gone(store, count):
 
 
 def _is_known(store, segment, start, end):
-    """Whether this damage of a stream was reported before. If not, save that it is reported now."""
+    """Return whether this damage of a stream was reported before. If not, record on disk that it is reported
+    now.
+    """
     # Readers of a stream meet its damage in each run, because a stream has no acks to hide it.
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -116,7 +119,9 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Remove the marks of reported damage in dropped segments, whose numbers are below ``first_number``."""
+    """Remove those of the files ``names`` that record damage (known_name()) of segments below
+    ``first_number``.
+    """
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))
@@ -132,7 +137,9 @@ def _ack(store, segment, start, end):
 
 
 def keep_copy(store, name, content):
-    """Copy damaged bytes to ``damaged.NAME`` beside the segments; not on a full disk or after KEPT_COPIES."""
+    """Copy damaged bytes to ``damaged.NAME`` beside the segments, unless the disk is full, the file exists,
+    or the folder has KEPT_COPIES of them.
+    """
     path = os.path.join(store.folder, f"damaged.{name}")
     try:
         if (

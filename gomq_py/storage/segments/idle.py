@@ -33,8 +33,8 @@ class Resting:
         return len(self._stores)
 
     def note(self, store):
-        """Watch a store that has become empty and has a write segment. Call again for this store only after
-        its ``forgotten()`` was called.
+        """Watch a store that has become empty and has a write segment. Call it again for this store only
+        after the store's ``forgotten()`` was called.
         """
         if self._start is None:
             return
@@ -65,7 +65,10 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Return a store's segment to the pool. Returns False if a message came since the last check."""
+        """Return a store's segment to the pool, and stop watching the store, if nothing was appended since
+        the last check. Also stop watching if the store is not empty. Returns whether the segment was
+        returned.
+        """
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

@@ -15,8 +15,9 @@ PAUSE_MS = 25
 
 
 class Opening:
-    """One closed segment while a thread opens its files, and afterwards until a reader needs them. ``files``:
-    (msgs, acks or None) once both are open, else None. ``awaited``: True if a reader waits for the files.
+    """A closed segment whose files a thread opens, or has opened for a reader that does not need them yet.
+    ``files``: (msgs, acks or None) once both are open, else None. ``awaited``: True if a reader waits for the
+    files.
     """
 
     __slots__ = ("store", "segment", "files", "awaited")
@@ -73,12 +74,12 @@ class Opener:
         self._openings = {}
 
     def is_awaited(self, segment):
-        """Whether a reader waits for a thread that opens this segment."""
+        """Return whether a reader waits for a thread that opens this segment."""
         opening = self._openings.get(segment.number)
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether a thread opens this segment, or has opened it and no reader has used it yet."""
+        """Return whether a thread opens this segment, or has opened it and no reader has used it yet."""
         return segment.number in self._openings
 
     def begin(self, store, segment):
@@ -110,7 +111,9 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """Keep the files that a thread has opened, or handle its error, and wake the waiting reader."""
+        """Keep the files that a thread has opened, and wake the waiting reader. After an ``error``, stop the
+        store if a reader waits.
+        """
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -131,7 +134,7 @@ class Opener:
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Close the files of a segment that no reader needs any longer, also those being opened."""
+        """Close the files of a segment that no reader needs any longer, even if a thread is opening them."""
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)
@@ -141,7 +144,7 @@ class Opener:
                 store.listener.segment_opened(store)
 
     def drop_all(self, store):
-        """Do the same as drop() for all segments of this store."""
+        """Close the files of all segments of this store that no reader has used, also those being opened."""
         for opening in list(self._openings.values()):
             self.drop(store, opening.segment)
 
@@ -157,7 +160,7 @@ def _close(store, files):
 
 
 class Proof:
-    """A thread's read of an open segment of an earlier run, up to the position ``end``."""
+    """A thread's reading of an open segment of an earlier run, up to the position ``end``."""
 
     # A bad sector raises in the thread; in a mapping it would kill the process.
     __slots__ = ("store", "segment", "file", "end", "awaited")
@@ -199,7 +202,8 @@ class Openings:
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Call ``open_files(store, *what)`` in a thread; then call Opener.opened() with its result."""
+        """Call ``open_files(store, *what)`` in a thread, and then Opener.opened() with its result or error.
+        """
         self._aside(
             open_files, opening.store, *what,
             done=lambda files, error: opening.store.opener.opened(opening, files, error),

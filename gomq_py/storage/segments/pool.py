@@ -63,7 +63,7 @@ UNCACHED = "uncached"
 class SegmentPool:
     """Provides pairs of files for new segments, and recycles emptied pairs.
 
-    ``folder`` contains only the pool's files. ``start_timer``: the ``start`` of Resting. With
+    ``folder`` contains only the pool's files. ``start_timer``: see Resting and Openings. With
     ``in_threads=False``, for tools that compare folders, no files are made ahead. Files are then renamed and
     removed at once.
     """
@@ -122,8 +122,9 @@ class SegmentPool:
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """Rename files into this queue folder within ``take`` from now on, so that their content survives a
-        kill. ``take`` then blocks. While earlier files wait for names (``is_naming``), new ones wait, too.
+        """Have ``take`` rename files for this queue folder at once from now on, so that their content
+        survives a kill. ``take`` then blocks. While earlier files wait for names (``is_naming``), new ones
+        wait, too.
         """
         self._at_once.add(folder)
 
@@ -133,7 +134,9 @@ class SegmentPool:
         return bool(self._naming)
 
     def is_naming(self, folder):
-        """Whether files for this folder or its subfolders still wait for their names. A kill loses them."""
+        """Return whether files for this folder or its subfolders still wait for their names. A kill loses
+        them.
+        """
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
@@ -202,12 +205,13 @@ class SegmentPool:
     # ahead of need
 
     def keeps(self, msgs_bytes):
-        """Whether segments of this size are recycled. Segments made for one large message are not."""
+        """Return whether segments of this size are recycled. Segments made for one large message are not."""
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer can take files of this size and kind at once, and all ``folders`` exist.
-        ``shelf``: the kind: None for pairs, ALONE for streams, or the folder of unnamed files.
+        """Return whether a writer can take files of this size and kind at once, and all ``folders`` exist.
+        Without threads, always True. ``shelf``: the kind: None for pairs, ALONE for streams, or the folder of
+        unnamed files.
         """
         if self._aside is None or self._closed:
             return True
@@ -224,7 +228,9 @@ class SegmentPool:
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have a thread make files that a writer will soon take. ``shelf``: see ``has``, or UNCACHED."""
+        """Have a thread make files that a writer will soon take. ``shelf``: see ``has``; or UNCACHED for
+        pairs that are written by system calls.
+        """
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
@@ -243,8 +249,9 @@ class SegmentPool:
             del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Recycle or delete the files of an emptied segment. ``msgs`` and ``acks`` are None if not open,
-        ``msgs_path`` is None if missing. ``synced``: True if content or name may have been flushed.
+        """Recycle or delete the files of an emptied segment. ``msgs`` and ``acks`` are None if not open;
+        ``msgs_path`` is None if the file is missing. ``synced``: True if its content or name may be on the
+        disk.
         """
         # If synced, the removal of the msgs file's name is flushed before the acks file is renamed: a power
         # cut must not restore messages without acks.
@@ -287,7 +294,7 @@ class SegmentPool:
             self._close(pair)
 
     def describe(self):
-        """Describe the numbers of the pool's files in one line for operators."""
+        """Return the numbers of the pool's files as one line of text for operators."""
         pairs, unnamed, alone = (
             sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone)
         )
@@ -341,8 +348,9 @@ class SegmentPool:
         )
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
-        """Make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is over. Returns
-        [(files or None, error or None)] of the jobs tried. Blocks; runs in a thread.
+        """Make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is over.
+        ``is_awaited``: writers wait for the files. Returns [(files or None, error or None)] of the jobs
+        tried. Blocks; runs in a thread.
         """
         made: list = []
         until = time.monotonic() + TOGETHER_S
@@ -358,7 +366,9 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make missing folders and one writer's files. Raises OSError. Blocks."""
+        """Make missing folders and one writer's files, and return the files. Blocks. Raises OSError; unless
+        ``is_awaited``, also if the disk is nearly full.
+        """
         for folder in folders:
             folder.act()
         if not is_awaited:
@@ -379,7 +389,9 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """Pass files that a thread made, or its errors, to waiting writers. Runs in the event loop."""
+        """Add the files that a thread made to the spare files, and call waiting writers, also with its
+        errors. Runs in the event loop.
+        """
         # Writers whose files were not made for lack of room or time wait on.
         def make_again():
             self._in_making.discard(key)
@@ -430,7 +442,9 @@ class SegmentPool:
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Drop requests for stores that were stopped. Their callbacks are called soon."""
+        """Drop requests for stores that were stopped. Their callbacks are called with None in the next
+        iteration of the event loop.
+        """
         # Making files would restore the removed folders of these stores. Not called back now, because a store
         # may be inside its append.
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
@@ -482,7 +496,9 @@ class SegmentPool:
     # emptied pairs being returned
 
     def _change(self, changes, done=None, soon=False):
-        """Have a thread make the Changes before the next flush. Without threads, make them now."""
+        """Have a thread make the Changes before the next flush. Without threads, make them now. For the
+        arguments see NameChanges.change().
+        """
         if self._aside is not None:
             self.committer.names.change(changes, done, soon)
             return
@@ -492,7 +508,8 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The Change that moves a pair's msgs file into the pool, or deletes it if the pool is full."""
+        """Return the Change that moves a pair's msgs file into the pool, or deletes it if the pool is full.
+        """
         msgs = pair.msgs
         if (
             msgs is not None
@@ -584,7 +601,9 @@ class SegmentPool:
         return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
 
     def _create_each(self, create, undo, paths, msgs_bytes):
-        """Create the msgs file, and an acks file if ``paths`` has two. Raises OSError, leaving no file."""
+        """Return new files: a msgs file and, if ``paths`` has two, an acks file. ``create(path, size)`` makes
+        a file, ``undo(file)`` removes it. Raises OSError, leaving no file.
+        """
         msgs = create(paths[0], msgs_bytes)
         try:
             return (msgs, *(create(path, capacity_for(msgs_bytes)) for path in paths[1:]))
@@ -597,7 +616,9 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Report the failed rename to the writer of the files; delete files still in the pool's folder."""
+        """Report a failed rename to the writer by ``failed(error)``, and delete the files still in the pool's
+        folder.
+        """
         if failed is not None:
             failed(error)
         for file in files:

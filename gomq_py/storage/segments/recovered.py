@@ -21,9 +21,9 @@ class Recovered:
     """State of a segment of an earlier run.
 
         counts, excused, dues
-                          values of the acks file (record.Acks), while that is open
+                          values of the acks file (see record.Acks) while the segment is open
         patchy            True if the acks file has gaps between its entries, after a power failure
-        sealed_entries    number of entries by the acks file's closing counts, or -1
+        sealed_entries    number of entries according to the acks file's seal (closing counts); -1: unknown
         delivered         records before this position were delivered in an earlier run
         proven            the msgs file was read up to this position, so its mapping is safe to touch
         proof             the Proof of the bytes that a thread reads now, or None
@@ -46,7 +46,7 @@ class Recovered:
     # acks
 
     def load(self, buffer, seed):
-        """Decode the acks file. Returns the index from which on new entries may be written."""
+        """Decode the acks file. Returns the index at which to look for space for new entries."""
         acks = record.load_acks(buffer, seed, self.sealed_entries)
         self._runs = acks.runs
         self._run_count = len(acks.runs)
@@ -58,37 +58,38 @@ class Recovered:
         return 0 if self.patchy else acks.entries
 
     def forget(self):
-        """Drop data from the segment's files, because they are closed."""
+        """Drop the data read from the segment's files, because the files are closed."""
         self._runs = self.counts = self.excused = self.dues = None
         self.proven = 0
 
     def runs(self):
-        """A copy of the position ranges of acked records at load(), [start, end, start, end...]."""
+        """Return a copy of the position ranges of acked records at load(), [start, end, start, end...]."""
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):
-        """Return (earlier failed deliveries of the record at ``at``, index + 1 of its acks entry or 0)."""
+        """Return (earlier failed deliveries of the record at ``at``, index + 1 of its COUNT entry or 0)."""
         kept = self.counts.get(at)
         if kept is not None:
             return kept[0], kept[1] + 1
         return (1 if at < self.delivered else 0), 0
 
     def excused_before(self, at):
-        """Return (deliveries of the record at ``at`` without a failure, index + 1 of its acks entry or 0)."""
+        """Return (deliveries of the record at ``at`` without a failure, index + 1 of its EXCUSED entry or 0).
+        """
         kept = self.excused.get(at)
         return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 
     def due_before(self, at, count, now_s):
-        """Unix seconds until which an earlier run has postponed the record at ``at``; otherwise 0. Also 0 if
-        ``count``, the record's deliveries, has changed since.
+        """Return the Unix seconds until which an earlier run has postponed the record at ``at``; otherwise 0.
+        Also 0 if the record's failed deliveries, ``count``, have changed since.
         """
         return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     # records
 
     def find(self, store, segment, at):
-        """Position of the next ready record from ``at`` on, or ``segment.end`` without one. Raises OSError.
-        -1 if a thread must first read bytes; then search again from ``looked_at``.
+        """Return the position of the next ready record from ``at`` on, or ``segment.end`` without one.
+        Returns -1 if a thread must read bytes first; then search again from ``looked_at``. Raises OSError.
         """
         # Ready: neither acked, picked nor damaged. Damage on the way is reported and marked as acked.
         while True:
@@ -106,8 +107,8 @@ class Recovered:
 
     def _find_ready(self, segment, at):
         """Find the next record that is neither acked nor damaged. Returns its position, or ``segment.end``.
-        -1 for damage at [``_damaged_at``, ``_damaged_end``). -3 if bytes up to ``_wanted_end`` must be read
-        first; then search again from ``looked_at``.
+        Returns -1 for damage at [``_damaged_at``, ``_damaged_end``), and -3 if bytes up to ``_wanted_end``
+        must be read first; then search again from ``looked_at``.
         """
         # looked_at is behind acked records whose ordinals have been seen: from before them they would count
         # as damaged.
@@ -193,7 +194,9 @@ class Recovered:
             self.prove(end)
 
     def _prove_wanted(self, store, segment):
-        """Read the bytes that _find_ready() needs. Returns False if the reader must wait for a thread."""
+        """Read the bytes that _find_ready() needs. Returns False if a thread reads them, and the reader must
+        wait.
+        """
         start = max(self.looked_at, self.proven)
         end = min(max(self._wanted_end, start + PROVEN_BYTES), segment.end)
         if not store.may_open_aside():
@@ -236,6 +239,6 @@ class Recovered:
             store.fence(error)
 
     def drop_proof(self):
-        """Ignore the bytes that a thread is reading. Returns whether a reader waited for them."""
+        """Ignore the result of a thread that is reading bytes. Returns whether a reader waited for it."""
         proof, self.proof = self.proof, None
         return proof is not None and proof.awaited

@@ -48,6 +48,8 @@ class Segment:
         picked          the Picked of records taken out of order, or None
         is_direct       True if the segment is open, and ``recovered`` and ``picked`` are None
         flushed         records before this position are on the disk
+        synced          end of the msgs file's flushed part, according to the mark in its head
+        timestamps      (first, last) timestamp of the records, Unix milliseconds
         synced_once     True after the segment's first flush has begun
         named_in        the committer's flush counter ``begun`` when the files were renamed
     """
@@ -100,7 +102,7 @@ class Segment:
             self.recovered.forget()
 
     def path(self):
-        """Path of the msgs file, for logs and errors; "segment N" if no file is attached."""
+        """Return the path of the msgs file, for logs and errors; "segment N" if no file is attached."""
         return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
     def begin(self, incarnation, generation, came_ms, first_offset=0):
@@ -132,7 +134,7 @@ class Segment:
         return at
 
     def append_around(self, message):
-        """Write a record except its body, which is already at body_place(). Returns the record's position."""
+        """Write a record around its body, which is already at body_place(). Returns the record's position."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, True)
@@ -140,7 +142,9 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Position of this message's body if the message becomes the next record, in the long form."""
+        """Return the position that this message's body gets if the message becomes the next record, in long
+        form.
+        """
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
@@ -180,7 +184,7 @@ class Segment:
         return fill(self.p, at, self.begun_ms, message)
 
     def size_at(self, at):
-        """Size of the record at ``at``. Raises StoreError if no record begins there."""
+        """Return the size of the record at ``at``. Raises StoreError if no record begins there."""
         if at < 128 or at & 3:
             raise StoreError(self.path(), at, "no record begins here")
         size = record.measure(self.p, at, self.end)
@@ -189,16 +193,20 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Position up to which the file must be read for the header and routing of a record at ``at``."""
+        """Return the position up to which the file must be read for the header and routing of a record at
+        ``at``.
+        """
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
-        """Size of the record at ``at``, whose header was read already; 0 if no record begins there."""
+        """Return the size of the record at ``at``, whose header was read already; 0 if no record begins
+        there.
+        """
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a complete record with valid checksums begins at ``at``. Its bytes must have been read
-        already. ``came_ms``: required timestamp; 0: any.
+        """Return whether a complete record with valid checksums begins at ``at``. Its bytes must have been
+        read already. ``came_ms``: the timestamp that it must have; 0: any.
         """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
@@ -206,12 +214,12 @@ class Segment:
             and (came_ms == 0 or record.timestamp_at(self.p, at, self.begun_ms) == came_ms))
 
     def body_length_at(self, at):
-        """Bytes of the body of the record at ``at``, which must be valid."""
+        """Return the length of the body of the record at ``at``, which must be valid."""
         return self.p[at + 3] if self.p[at] >= record.SMALL else octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """Unix milliseconds at which the record at ``at`` arrived; 0 without a record. Returns the time of
-        the segment's first record if these bytes were not read yet.
+        """Return the Unix milliseconds at which the record at ``at`` arrived; 0 without a record. Returns the
+        time of the segment's first record if these bytes were not read yet.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -220,7 +228,8 @@ class Segment:
     # records taken out of order
 
     def is_picked(self, at):
-        """Whether the record at ``at`` was picked: taken out of order, before reading has reached it."""
+        """Return whether the record at ``at`` was picked: taken out of order, before reading has reached it.
+        """
         return self.picked is not None and self.picked.has(at)
 
     def pick(self, at):
@@ -267,7 +276,7 @@ class Segment:
         self._put(record.word_of(end, record.RUN_END))
 
     def put_delivered(self, position):
-        """Write the mark in the acks file which says that records before ``position`` were delivered once."""
+        """Write into the acks file that records before ``position`` were delivered once."""
         self.delivered = position
         seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
@@ -300,7 +309,7 @@ class Segment:
         )
 
     def spare_entries(self):
-        """Number of free entries in the acks file beyond those reserved for acks."""
+        """Return the number of free entries in the acks file that are not reserved for acks."""
         # Reserved: one for each unacked or still possible record, and two for an AckRun.
         to_come = 0
         if self.recovered is None:
@@ -310,7 +319,9 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """Move to ``count`` adjacent free entries of an acks file in which a power failure left gaps."""
+        """Set ``entries`` to the next index with ``count`` free entries. Needed only for an acks file in
+        which a power failure has left gaps.
+        """
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0
@@ -358,7 +369,7 @@ class Segment:
         self.restore_acked(*(0, 0) if seal is None else (seal.acked, seal.body_bytes))
 
     def restore_acked(self, count, body_bytes):
-        """Set the number of acked records, and bytes of their bodies."""
+        """Set the counts of acked and of taken records to ``count``, with ``body_bytes`` of bodies."""
         self.acked = self.taken = count
         self.acked_bytes = self.taken_bytes = body_bytes
 
@@ -374,7 +385,7 @@ class Segment:
         ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def write_off(self, lost_count, lost_bytes):
-        """Count missing records, which the stored counts still include, as taken and acked."""
+        """Count missing records, which the segment's counts still include, as taken and acked."""
         self.taken += lost_count
         self.acked += lost_count
         self.taken_bytes += lost_bytes
@@ -387,7 +398,7 @@ class Segment:
     # seals
 
     def put_synced(self, position):
-        """Write the mark in the msgs file which says that everything before ``position`` was flushed."""
+        """Write into the msgs file that everything before ``position`` was flushed."""
         self.synced = position
         record.put_mark(
             self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position
@@ -502,8 +513,8 @@ class Picked:
 
 
 class AckRun:
-    """Collects acks of adjacent records of one segment. SMALLEST_RUN or more become two entries of the acks
-    file, which take sixteen bytes instead of eight for each record.
+    """Collects acks of adjacent records of one segment. SMALLEST_RUN or more acks become two entries of the
+    acks file, 16 bytes in all, instead of one entry of 8 bytes for each.
 
     A run is written when the next ack is not adjacent, at the end of a batch, and before the segment's files
     are removed. ``segment``: the records' segment, or None. ``count`` records from ``start`` to ``end`` have
@@ -544,8 +555,9 @@ class AckRun:
 class Stage:
     """A write buffer that collects a batch of records, which one system call then writes to a file.
 
-    For busy streams and growing queues, which write fresh pages. Writing these through a mapping clears each
-    page, faults and makes the flush interrupt every processor: 3.4 us for 4 KiB; a system call takes 1.2 us.
+    For busy streams and growing queues, which write fresh pages. A write through a mapping causes a page
+    fault, clears the page, and makes the flush interrupt every processor: 3.4 us for 4 KiB. A system call
+    takes 1.2 us.
 
     ``user``: the store that has the buffer until the end of its batch, or None. While a store has it, others
     write through their mappings. ``p``: pointer to the buffer's ``capacity`` bytes. One Stage per broker.
@@ -568,7 +580,8 @@ class Stage:
         return True
 
     def content(self, count):
-        """A view of the buffer's first ``count`` bytes, valid until the next record is written there."""
+        """Return a view of the buffer's first ``count`` bytes, valid until the next record is written there.
+        """
         return memoryview(self._octets)[:count]
 
     def release(self):

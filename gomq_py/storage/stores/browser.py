@@ -172,7 +172,7 @@ class Browser:
     # records
 
     def _next_ready(self, segment):
-        """Position of the next ready record in the segment, or -1 at its end."""
+        """Return the position of the next ready record in the segment, or -1 at its end."""
         p, seed = self._p, segment.seed
         end = segment.end
         if segment.number == self._last and end > self._last_end:
@@ -265,7 +265,9 @@ def _mapped(file, path, end):
 
 
 def _sorted_runs(store):
-    """Iterator over the locations of requeued and of skipped messages, lowest first; None without any."""
+    """Return an iterator over the locations of requeued and of skipped messages, lowest first; None without
+    any.
+    """
     locations = array("Q", store.passed_over())
     if store.requeued is not None:
         locations.extend(store.requeued.heap.snapshot())

@@ -33,7 +33,7 @@ class GroupKey:
         return self._key(p, at + 1, p[at])
 
     def in_properties(self, p, at):
-        """The key in valid AMQP basic properties at ``at``; None without a key."""
+        """Return the key in valid AMQP basic properties at ``at``; None without a key."""
         flags = octets.be16(p, at)
         at = properties.headers_at(p, at)
         if self.is_header:
@@ -49,7 +49,7 @@ class GroupKey:
         return self._key(p, at + 1, p[at])
 
     def of_octets(self, octets_):
-        """The key in valid AMQP basic properties, given as bytes; None without a key."""
+        """Return the key in valid AMQP basic properties, given as bytes; None without a key."""
         return self.in_properties(octets.pointer(octets_), 0)
 
     def _in_headers(self, p, at):
@@ -71,7 +71,8 @@ class GroupKey:
 
 
 def shown(key):
-    """A key as text; digests of long keys, and keys that are no printable text, as hexadecimal digits."""
+    """Return a key as text; digests of long keys, and keys that are no printable text, as hexadecimal digits.
+    """
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -9,9 +9,9 @@ Reading skips a message that may not be delivered now. A skipped message *waits*
 (storage.stores.groups) and still counts as ready. A returned message goes back into this list. A group
 without delivered messages is *free* for any consumer.
 
-peek() chooses the group that has waited longest since its last delivery, or since its message arrived. So a
-message of a stuck group costs one look. The files are those of a message store. The order is in memory, and a
-later run reads the keys again. Never switches, never flushes.
+peek() chooses the group that has waited longest since its last delivery, or since its message arrived. So
+messages of a blocked group are read only once. The files are those of a message store. The order is in
+memory, and a later run reads the keys again. Never switches, never flushes.
 """
 from array import array
 from functools import partial
@@ -55,10 +55,11 @@ class GroupStore(message_store.MessageStore):
         waiting       the WaitingLists
         lines         the Lines, which choose the next group for a consumer
         passes_on     True after PASSED_IN_A_TURN skipped messages, until begin_turn()
+        is_full       True after too many waiting messages or groups have stopped peek(), until begin_turn()
         _groups       {key: Group} of groups that are bound, have waiting messages, or were served lately
         _by_id        list of the same groups; a free id has None and is in _free_ids
         _out          location of a delivered message -> id of its Group
-        _resting      locations of delivered messages that wait for a retry; each stops its group
+        _resting      locations of delivered messages that wait for a retry; each blocks its group
         _removed      locations of unacked messages that leave() or pick() took out of a list
     """
 
@@ -94,8 +95,8 @@ class GroupStore(message_store.MessageStore):
         """Set ``message`` to the next message that the served consumer may have.
 
         This is a returned message without a group, or the first message of the group that has been ready
-        longest. Unread messages come after these if they arrived later. Returns False without such a message,
-        or while is_waiting().
+        longest. An unread message comes first if it arrived earlier. Returns False without such a message, or
+        while is_waiting().
         """
         self._awaited = None
         first = self.lines.first()
@@ -176,8 +177,9 @@ class GroupStore(message_store.MessageStore):
         self._passes_left = PASSED_IN_A_TURN
 
     def deliverable(self):
-        """Number of ready messages that peek() may show to any consumer. Unread messages count only while
-        ``passes_on`` and ``is_full`` are False. Messages of bound groups do not count; see Lines.due.
+        """Return the number of ready messages that peek() may show to any consumer. Unread messages count
+        only while ``passes_on`` and ``is_full`` are False. Waiting messages of bound groups do not count; see
+        Lines.due.
         """
         count = self.lines.free.count
         if not self.passes_on and not self.is_full:
@@ -306,8 +308,8 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _since(self, group):
-        """Location that stands for the time at which the group's present wait began. This is the location of
-        the group's first message if that message was returned, otherwise the end of the log.
+        """Return a location that stands for the time at which the group's present wait began: that of the
+        group's first message if this message was returned, otherwise the end of the log.
         """
         if group.count and group.returned:
             location = self.waiting.first(group)
@@ -323,13 +325,15 @@ class GroupStore(message_store.MessageStore):
         return self.lines.make_ready(group, since)
 
     def _end_location(self):
-        """Location of the end of the last segment; 0 without a segment."""
+        """Return the location of the end of the last segment; 0 without a segment."""
         if self._last is None:
             return 0
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
-        """Location up to which messages were read; BEHIND_ALL if all were, or if the store has stopped."""
+        """Return the location up to which messages were read; BEHIND_ALL if all were, or if the store has
+        stopped.
+        """
         requeued = 0 if self.requeued is None else self.requeued.heap.count
         if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
             return BEHIND_ALL
@@ -482,7 +486,7 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _waits_in(self, location):
-        """The Group whose list contains the location, or None."""
+        """Return the Group whose list contains the location, or None."""
         if not self.waiting.in_segment(record.number_of(location)) or location in self._removed:
             return None
         if self._before_cursor(location) is not None or self._out.get(location):
@@ -554,7 +558,9 @@ class GroupStore(message_store.MessageStore):
         return self._out.count
 
     def longest_wait_ms(self):
-        """Unix milliseconds at which the oldest waiting message arrived; 0 without a waiting message."""
+        """Return the Unix milliseconds at which the oldest waiting message arrived; 0 without a waiting
+        message.
+        """
         group = self.waiting.oldest(self._groups)
         if group is None:
             return 0

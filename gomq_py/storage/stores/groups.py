@@ -20,15 +20,15 @@ class Group:
     """State of one message group.
 
         since     location that stands for the time at which the group's wait began
-        number    order of groups with the same ``since``
+        number    decides the order of groups with the same ``since``; lowest first
         id        number in the store's list of groups
         line      the Line to which the group belongs
         place     index in the line's heap + 1 if the next message may be delivered; otherwise 0
         count     number of waiting messages
         out       number of delivered messages that are neither deleted nor returned
-        resting   number of those that wait for a retry
+        resting   number of delivered messages that wait for a retry
         near      slot of the message that insert() added last, or 0
-        returned  location of the newest message that came back, or 0
+        returned  location of the newest message that was returned, or 0
     """
 
     __slots__ = (
@@ -49,10 +49,10 @@ class WaitingLists:
 
         count           number of waiting messages of all groups
         group_count     number of groups with waiting messages
-        _in_segments    {segment number: number of waiting messages}, without the next two counts, which save
-                        a slow dict update per message
-        _came_count     number of the messages added last, all of the segment ``_came_number``
-        _went_count     number of the messages removed last, all of the segment ``_went_number``
+        _in_segments    {segment number: number of waiting messages}, to which the next two counts are applied
+                        later: a dict update per message would be slow
+        _came_count     number of messages added lately, all of the segment ``_came_number``
+        _went_count     number of messages removed lately, all of the segment ``_went_number``
         _heads          heap of (location of a group's first message or of an earlier one, key of the group);
                         None until oldest() needs it
     """
@@ -72,14 +72,14 @@ class WaitingLists:
         self._begin()
 
     def in_segment(self, number):
-        """Number of waiting messages in the segment with this number."""
+        """Return the number of waiting messages in the segment with this number."""
         count = self._in_segments.get(number, 0)
         if number == self._came_number:
             count += self._came_count
         return count - self._went_count if number == self._went_number else count
 
     def oldest(self, groups):
-        """The Group with the oldest waiting message, or None. ``groups``: {key: Group}."""
+        """Return the Group with the oldest waiting message, or None. ``groups``: {key: Group}."""
         if self.count == 0:
             self._heads = None
             return None
@@ -97,7 +97,7 @@ class WaitingLists:
                 heapq.heapreplace(self._heads, (self.first(group), key))
 
     def first(self, group):
-        """Location of the group's first message. The group must have one."""
+        """Return the location of the group's first message. The group must have one."""
         return self._locations[group.head]
 
     def push(self, group, location):
@@ -121,7 +121,9 @@ class WaitingLists:
         return location
 
     def insert(self, group, location):
-        """Add a message in order of location. Searches, if possible from the message inserted last."""
+        """Add a message at its place in the order of locations. Searches the list, if possible from the
+        message inserted last.
+        """
         # A channel gives back its messages in order, perhaps thousands of one group.
         before = self._before(group, location)
         if before == group.tail and group.count:
@@ -261,7 +263,7 @@ class WaitingLists:
 
 
 class Line:
-    """The ready groups of one consumer, or the free groups, which any consumer may get.
+    """The groups that are bound to one consumer, or the free groups, which any consumer may get.
 
         taker    the consumer; None for the free groups
         bound    number of groups bound to the consumer
@@ -279,7 +281,7 @@ class Line:
         self._ready = []
 
     def first(self):
-        """The ready Group that has waited longest, or None."""
+        """Return the ready Group that has waited longest, or None."""
         return self._ready[0] if self._ready else None
 
     def add(self, group):
@@ -344,7 +346,7 @@ class Lines:
 
         free      the Line of the free groups
         now       the Line of the consumer being served
-        due       OrderedDict of Lines with ready groups whose consumers are to be served
+        due       OrderedDict of Lines with ready groups, whose consumers are to be served, as keys
         _bound    {consumer: its Line} of the served consumer and of consumers with bound groups
         _served   deque of (number, Group) of groups that became free without waiting messages
         _number   the last ``Group.number`` that was given to a group
@@ -382,7 +384,9 @@ class Lines:
         return free if own is None or (free is not None and waits_longer(free, own)) else own
 
     def offer(self, taker):
-        """Add the consumer's Line to ``due`` if it has ready groups. Returns whether it has any."""
+        """Add the Line of the consumer ``taker`` to ``due`` if it has ready groups. Returns whether it has
+        any.
+        """
         line = self._bound.get(taker)
         return line is not None and self.note_due(line)
 
@@ -402,14 +406,14 @@ class Lines:
         return line
 
     def bound_count(self):
-        """Number of groups that are bound to consumers."""
+        """Return the number of groups that are bound to consumers."""
         count = 0
         for line in self._bound.values():
             count += line.bound
         return count
 
     def served_count(self):
-        """Upper bound of the number of remembered free groups without messages."""
+        """Return an upper bound of the number of remembered free groups without messages."""
         return len(self._served)
 
     def bind(self, group):
@@ -439,7 +443,7 @@ class Lines:
         return self.note(group.line)
 
     def note(self, line):
-        """Add a Line with a ready group to ``due``, except the free Line and the served one."""
+        """Add a Line with a ready group to ``due``, unless it is ``free`` or ``now``."""
         if line is not self.free and line is not self.now and not line.is_due:
             line.is_due = True
             self.due[line] = None

@@ -324,7 +324,9 @@ class MessageStore(segment_log.SegmentLog):
         return oldest
 
     def ready_octets(self):
-        """Bytes of the ready messages' bodies, and an estimate of their headers and properties."""
+        """Return the size of the ready messages in bytes: their bodies, and an estimate of headers and
+        properties.
+        """
         beside = count = 0
         self._end_stage()
         segment = self.read_segment
@@ -373,14 +375,17 @@ class MessageStore(segment_log.SegmentLog):
     # called by storage.segments.idle
 
     def resting_at(self):
-        """Location of the log's end if the store is empty and has only its write segment; otherwise 0."""
+        """Return the location of the log's end if the store is empty and has only its write segment;
+        otherwise 0.
+        """
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when storage.segments.idle stops watching the store. The store may then report again."""
+        """Note that storage.segments.idle does not watch the store any more. The store may then report again.
+        """
         self._noted = False
 
     def give_segment_back(self):
@@ -399,7 +404,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """Kind of files for the next segment: of a growing queue UNCACHED, to be written by system calls."""
+        """Return the kind of files for the next segment: UNCACHED, for system calls, if the queue grows."""
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):
@@ -486,7 +491,8 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Take a segment with only picked messages, ahead of the cursor, out of the ``next`` chain."""
+        """Remove a segment ahead of the cursor, all of whose messages were picked, from the ``next`` chain.
+        """
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
@@ -524,7 +530,9 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Count a segment's ready messages as acked. If ``count`` > 0, write acks from ``start`` on."""
+        """Count a segment's ready messages as taken and acked. If ``count`` > 0, write acks for all records
+        from ``start`` on.
+        """
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:
@@ -609,7 +617,7 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def write_off(self, segment, lost_count, lost_bytes):
-        """Count missing messages, which the segment's stored counts still include, as acked."""
+        """Count missing messages, which the segment's counts still include, as acked."""
         segment.write_off(lost_count, lost_bytes)
         self.ready_count -= lost_count
         self.ready_bytes -= lost_bytes

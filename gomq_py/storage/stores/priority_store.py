@@ -67,14 +67,14 @@ class PriorityStore(_store.Store):
         return 0
 
     def place_of(self, size):
-        """Location on level 0 at which a record of ``size`` bytes would be appended next."""
+        """Return the location on level 0 at which a record of ``size`` bytes would be appended next."""
         store = self._levels[self.default]
         if store is None:
             store = self._level(self.default)
         return store.place_of(size)
 
     def has_record(self, place, came_ms):
-        """Whether the record at ``place``, a location from place_of(), is complete or was acked."""
+        """Return whether the record at ``place``, a location from place_of(), is complete or was acked."""
         store = self._levels[self.default]
         return store is not None and store.has_record(place, came_ms)
 
@@ -250,7 +250,7 @@ class PriorityStore(_store.Store):
     # called by Browser and metrics
 
     def browsed(self):
-        """The MessageStores of the levels in use, as a tuple, highest priority first."""
+        """Return the MessageStores of the levels in use, as a tuple, highest priority first."""
         return tuple(filter(None, reversed(self._levels)))
 
     def oldest_ready_ms(self):
@@ -274,7 +274,7 @@ class PriorityStore(_store.Store):
             self.listener.segment_opened(self)
 
     def record_damaged(self, store, path, start, end, count):
-        """Report damaged records to the listener. Called by a level."""
+        """Report damaged records to the listener. Called by a level. For the arguments see Store."""
         if self.listener is not None:
             self.listener.record_damaged(self, path, start, end, count)
 
@@ -297,7 +297,7 @@ class PriorityStore(_store.Store):
         return store
 
     def _of(self, location):
-        """The MessageStore of this location. Raises StoreError for an unused level."""
+        """Return the MessageStore of this location. Raises StoreError for an unused level."""
         number = record.level_of(location)
         store = self._levels[self.priorities[number]] if number <= self.max_priority else None
         if store is None:
@@ -309,7 +309,9 @@ class PriorityStore(_store.Store):
             self._top = priority
 
     def _take_off(self, store):
-        """Subtract a level's counts from the sums. ``_put_on`` adds them again."""
+        """Subtract a level's counts from this store's. ``_put_on`` adds them again after the level has
+        changed.
+        """
         self.ready_count -= store.ready_count
         self.unacked_count -= store.unacked_count
         self.ready_bytes -= store.ready_bytes
@@ -323,7 +325,7 @@ class PriorityStore(_store.Store):
 
 
 def level_folder(folder, number):
-    """Path of a level's folder, inside the folder of its queue."""
+    """Return the path of a level's folder, inside the folder of its queue."""
     return os.path.join(folder, f"level.{number:03d}")
 
 
@@ -401,7 +403,8 @@ def _sum(reports):
 
 
 def _levels_of(folder, max_priority, listed):
-    """Numbers of the levels that have a folder or that the last normal stop listed with messages."""
+    """Return the numbers of the levels that have a folder or that the last normal stop listed with messages.
+    """
     names = os.listdir(folder) if os.path.isdir(folder) else ()
     found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
     return [

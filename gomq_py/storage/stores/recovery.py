@@ -32,7 +32,7 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """Result of opening a store.
+    """What recovery has found when it opened a store.
 
         ready_count    number of ready messages
         scanned        number of segments that were read record by record
@@ -98,11 +98,13 @@ class Recovery:
         return self._report()
 
     def _names(self):
-        """Names of the files in the store's folder; empty without a folder."""
+        """Return the names of the files in the store's folder; empty without a folder."""
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Count the messages of segments that the last normal stop listed and that are not ``present``."""
+        """Note the segments that the last normal stop listed and that are not in ``present``, and count their
+        messages as lost. ``numbers``: the segment numbers of all files.
+        """
         # New segments get higher numbers than missing ones and all ``numbers`` in use, because a missing file
         # may be restored later.
         listed = self._counts_listed()
@@ -124,7 +126,9 @@ class Recovery:
         )
 
     def _open_pair(self, number, has_acks):
-        """Check a segment's two files. Add the segment to the store; without unacked messages, remove it."""
+        """Check a segment's two files. Add the segment to the store or, if it has no unacked message, remove
+        it.
+        """
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
         acks = None
@@ -257,7 +261,8 @@ class Recovery:
 
     def _scan(self, segment, head, missing=None):
         """Check every record of a segment without valid closing counts (seal), then flush and seal it.
-        ``missing``: None, or a seal with more records than the file has; their ordinals are not used again.
+        ``missing``: None, or the seal of a file that was cut short; ordinals of missing records are not
+        reused.
         """
         # At a promoted follower's boot all segments are flushed and sealed together (unsealed).
         unsealed = self.store.pool.boot.unsealed
@@ -313,7 +318,9 @@ class Recovery:
     # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove files that are no segment of this queue. Keep those with messages under another name."""
+        """Remove files that are no segment of this queue. Files that may have messages are kept under another
+        name.
+        """
         # Removed are files of an earlier queue of this name, or without content, as a crash leaves them.
         # Files with unreadable heads, or in which the last run left messages, are renamed and kept; files
         # with messages of another queue are moved into set-aside/.
@@ -382,7 +389,7 @@ class Recovery:
         return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
-        """Log that the acks file was removed while no broker ran. Silent after a power failure."""
+        """Log that the acks file was removed while no broker ran. Logs nothing after a power failure."""
         # The broker removes an acks file after the msgs file, never before. After a loss of power a new
         # file's name may not have been flushed.
         if self.store.pool.last_end == POWER_LOST:
@@ -396,7 +403,7 @@ class Recovery:
             )
 
     def _unreadable_acks(self, acks):
-        """Content of an acks file whose head is unreadable after a normal stop; otherwise None."""
+        """Return the content of an acks file whose head is unreadable after a normal stop; otherwise None."""
         # After a crash always None: the file may have been recycled just then.
         if self.listed is None or acks is None:
             return None
@@ -404,7 +411,9 @@ class Recovery:
         return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
 
     def _keep_settled(self, number, msgs, acks):
-        """Rename the files of a segment with unreadable acks, which had no message at the last stop."""
+        """Rename a segment's files to ``damaged.NAME``. Its acks are unreadable, but the last normal stop
+        listed no message in it.
+        """
         # All were acked, unless somebody has restored the file.
         kept = []
         for file in (msgs, acks):
@@ -434,14 +443,14 @@ class Recovery:
         )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the acks file belongs to another segment. Always False after a crash."""
+        """Return whether the acks file belongs to another segment. Always False after a crash."""
         # A crash may have interrupted the reuse of an old acks file, whose acks are then of the file's former
         # segment. After an orderly stop, which lists this store's segments, somebody has put the file here.
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Move another segment's acks file into set-aside/. Returns None."""
+        """Move another segment's acks file into set-aside/. Returns None, as no acks file is left."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(
@@ -483,7 +492,9 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Whether the counts in two seals are possible for the size of the file and for each other."""
+    """Return whether the counts in two seals are possible: they must fit the size of the data, and each
+    other.
+    """
     # Their checksums are right, but another program may have written them.
     room = seal.end - head_format.HEAD_BYTES
     if seal.records * LEAST_BYTES > room or seal.records * _LEAST_BESIDE + seal.body_bytes > room:

@@ -25,7 +25,8 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """Do open_in_thread() without a switch; calls ``done(store, report, error)`` in the event loop."""
+    """Do as open_in_thread(), but return at once; then call ``done(store, report, error)`` in the event loop.
+    """
     laters = _Laters(files, pool, committer)
 
     def opened(result, error):
@@ -42,7 +43,8 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 class _Laters:
-    """Stand-ins for files, pool and committer, for use in a thread. They record calls."""
+    """Stand-ins for files, pool and committer, for use in a thread. They record the calls to be made later.
+    """
 
     def __init__(self, files, pool, committer):
         self._hubs = pool, committer
@@ -103,7 +105,9 @@ class LaterRegister(Later):
         return 0
 
     def appended(self, file, start, end):
-        """Record that [start, end) of a file changed. The content at the end of recovery is reported."""
+        """Record that [start, end) of a file changed. Reported later is the content that the file has after
+        recovery.
+        """
         file.retain()
         self._calls.append(("overwritten", (file, start, end), {}))
 

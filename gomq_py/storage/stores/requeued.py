@@ -1,8 +1,8 @@
 """Requeued messages: keeps the locations of messages to redeliver, in order, and counts their failed
 deliveries.
 
-Also counts deliveries that were excused, that is, are no failures. Locations and counts lie in typed arrays,
-without a Python object per message. A message_store makes a Requeued when it needs one.
+Also counts the deliveries that were excused: given back without a failure. Locations and counts lie in typed
+arrays, without a Python object per message. A message_store makes a Requeued when it needs one.
 """
 from array import array
 
@@ -31,7 +31,7 @@ class LocationHeap:
         self._items = array("Q", bytes(8 * FIRST_SLOTS))
 
     def first(self):
-        """The lowest location. The heap must not be empty."""
+        """Return the lowest location. The heap must not be empty."""
         return self._items[0]
 
     def push(self, location):
@@ -135,12 +135,12 @@ class DeliveryCounts:
         self._allocate(FIRST_SLOTS)
 
     def get(self, location):
-        """The failed deliveries of a message; 0 if none is recorded."""
+        """Return the failed deliveries of a message; 0 if none is recorded."""
         at = self._slot(location)
         return self._values[at] >> 32 if self._keys[at] else 0
 
     def get_entry(self, location):
-        """Index + 1 of the message's COUNT entry in the acks file; 0 if none."""
+        """Return index + 1 of the message's COUNT entry in the acks file; 0 if none."""
         at = self._slot(location)
         return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
 
@@ -191,7 +191,7 @@ class DeliveryCounts:
         return (location * 0x61C88647 >> 32) & self._mask
 
     def _slot(self, location):
-        """The slot that has the location, or an empty slot for it."""
+        """Return the slot that has the location, or an empty slot for it."""
         at = self._home(location)
         while self._keys[at] != 0 and self._keys[at] != location:
             at = (at + 1) & self._mask
@@ -234,7 +234,8 @@ class Requeued:
         self.excused.discard(location)
 
     def excuse(self, log, segment, location, more):
-        """Add ``more`` to the saved number of a message's deliveries without failure. Returns the sum."""
+        """Add ``more`` to the saved number of a message's deliveries without failure. Returns the new number.
+        """
         count, entry = self.excused.get(location), self.excused.get_entry(location)
         if count == 0 and segment.recovered is not None:
             count, entry = segment.recovered.excused_before(record.position_of(location))
@@ -246,7 +247,7 @@ class Requeued:
         return count
 
     def take(self, location):
-        """Remove a ready message that was peeked."""
+        """Remove the ready message that was peeked."""
         # Another message may be the first by now.
         if self.heap.first() == location:
             self.heap.pop()
@@ -254,7 +255,7 @@ class Requeued:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Remove any ready message. Returns False if the message is not ready."""
+        """Remove a ready message, which need not be the first. Returns False if the message is not ready."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):

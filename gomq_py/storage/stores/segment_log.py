@@ -83,7 +83,7 @@ class SegmentLog(_store.Store):
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Do not make confirms wait for the flush of later appends, except after mark()."""
+        """Make confirms no longer wait for the flush of appends, except after mark()."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
@@ -124,7 +124,9 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The segment_list.Listed of the closed store; None without segments or if an error stopped it."""
+        """Return the segment_list.Listed of the closed store; None without segments or if an error stopped
+        it.
+        """
         if self._fenced or not self._segments:
             return None
         left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}
@@ -170,7 +172,9 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """List (segment number, capacity, approximate bytes of records not acked), oldest segment first."""
+        """Return a list of (segment number, capacity, approximate bytes of records not acked), oldest segment
+        first.
+        """
         found = []
         self._end_stage()
         for number in sorted(self._segments):
@@ -184,15 +188,17 @@ class SegmentLog(_store.Store):
     # place of the next message, for records elsewhere
 
     def place_of(self, size):
-        """Location, on priority level 0, at which a record of ``size`` bytes would be appended next."""
+        """Return the location, on priority level 0, at which a record of ``size`` bytes would be appended
+        next.
+        """
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             return record.location_of(0, self._next_number, HEAD_BYTES)
         return record.location_of(0, segment.number, segment.end + self._staged)
 
     def has_record(self, place, came_ms):
-        """True if there is, or was until its ack, a message record at ``place``, a location from place_of().
-        ``came_ms``: the message's timestamp; 0: any.
+        """Return whether a message record is at ``place``, a location from place_of(), or was there until its
+        ack. Blocks while reading. ``came_ms``: the message's timestamp; 0: any.
         """
         # The pool takes a segment back once all its messages are acked. So a missing segment counts as acked
         # if a later one exists, unless the power has failed.
@@ -207,7 +213,9 @@ class SegmentLog(_store.Store):
         return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
     def _is_whole(self, segment, at, came_ms):
-        """Whether a complete record begins at ``at``. Blocks. Stops the store if the disk cannot be read."""
+        """Return whether a complete record begins at ``at`` (``came_ms``: see has_record). Blocks. Stops the
+        store if the disk cannot be read.
+        """
         # A kill while a body is copied leaves a valid header and an invalid body.
         was_open = segment.is_open
         try:
@@ -298,8 +306,8 @@ class SegmentLog(_store.Store):
     def _has_stage(self, size):
         """Reserve space for a record in the write buffer, after writing a full buffer to the file.
 
-        Returns False for a record larger than the buffer, or while another store uses the buffer. The
-        buffer then has no record of this store. Raises StoreClosed if the write has failed.
+        Returns False for a record larger than the buffer, or while another store uses the buffer; then the
+        buffer has no record of this store. Raises StoreClosed if the write has failed.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
@@ -310,8 +318,8 @@ class SegmentLog(_store.Store):
         self._staged += segment.encode(self._stage.p, self._staged, message, False)
 
     def _append_uncached(self, segment, message, size):
-        """Append a record to the write buffer. Returns False if that is impossible. After False the buffer
-        has no record of this store. Raises StoreClosed if a full buffer could not be written.
+        """Append a record to the write buffer. Returns False if that is impossible; then the buffer has no
+        record of this store. Raises StoreClosed if a full buffer could not be written.
         """
         # For a part of the segment's file that is not in the page cache: a first write through the mapping
         # clears a page and faults.
@@ -393,7 +401,8 @@ class SegmentLog(_store.Store):
         return segment
 
     def _capacity_for(self, size):
-        """Bytes of the next segment. Grows with each segment up to segment_bytes; larger for a large record.
+        """Return the size of the next segment. It grows with each segment, up to segment_bytes, or more for a
+        large record.
         """
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
@@ -411,7 +420,7 @@ class SegmentLog(_store.Store):
             )
 
     def _folders(self):
-        """Paths of the folders that the segment files need, outermost first."""
+        """Return the paths of the folders that the segment files need, outermost first."""
         if not self.durable:
             return ()
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
@@ -430,7 +439,7 @@ class SegmentLog(_store.Store):
         self.pool.expect(self._expected_bytes, self._expected_shelf)
 
     def _next_shelf(self):
-        """Kind of files that the next segment takes from the pool; see SegmentPool.expect."""
+        """Return the kind of files that the next segment takes from the pool; see SegmentPool.expect."""
         return self._shelf
 
     def _unexpect(self):
@@ -475,11 +484,15 @@ class SegmentLog(_store.Store):
         return segment
 
     def has_name(self, segment):
-        """Whether the open segment's file was renamed into the store's folder, where it survives a kill."""
+        """Return whether the open segment's file was renamed into the store's folder, where it survives a
+        kill.
+        """
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """Wake up readers. Called by the pool when a segment's file was renamed into the store's folder."""
+        """Wake readers that wait for a segment. The pool calls this when it has renamed the segment's file
+        into the store's folder.
+        """
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 
@@ -491,11 +504,12 @@ class SegmentLog(_store.Store):
                 self.committer.mark_folder(os.path.dirname(folder))
 
     def path_of(self, kind, number):
-        """Path of a segment's file. ``kind``: "msgs" or "acks"."""
+        """Return the path of a segment's file. ``kind``: "msgs" or "acks"."""
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """Finish writing to a segment, because a newer one was begun."""
+        """Have a segment sealed and closed after a flush, unless it is in use, because a newer one was begun.
+        """
         # Unless it is being read, it is sealed and closed after a flush.
         if segment.recovered is not None:
             return
@@ -531,18 +545,18 @@ class SegmentLog(_store.Store):
         segment.attach(*files)
 
     def acks_bytes(self, segment):
-        """Least size in bytes of the segment's acks file."""
+        """Return the least size in bytes of the segment's acks file."""
         return capacity_for(segment.capacity, SCHEMA_VERSION if segment.begun_ms else 1)
 
     def read_when_opened(self, segment):
-        """Number of bytes of a segment's msgs file that a thread reads when it opens the file."""
+        """Return the number of bytes of a segment's msgs file that a thread reads when it opens the file."""
         # Of an earlier run's segment only the first part, because the reader may go no further.
         return segment.end if segment.recovered is None else min(segment.end, PROVEN_BYTES)
 
     # segments that threads open
 
     def may_open_aside(self):
-        """Whether threads may open segments for the readers of this store."""
+        """Return whether threads may open segments for the readers of this store."""
         return (
             self.opener is not None and self.durable and self.failure is None
             and self.pool.openings.in_threads
@@ -601,7 +615,9 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def announce(self, segment=None):
-        """Report to replicators what is new in a segment since its last report. None: the write segment."""
+        """Report to the replicators the bytes and acks written to a segment since its last report. None: the
+        write segment.
+        """
         segment = self._write if segment is None else segment
         if segment is None:
             return 0
@@ -663,5 +679,5 @@ class SegmentLog(_store.Store):
             self.opener.drop_all(self)
 
     def _is_idle(self, segment):
-        """Whether the segment can be closed: no reader is in it, and it has no unacked message."""
+        """Return whether the segment can be closed: no reader is in it, and it has no unacked message."""
         raise NotImplementedError

@@ -72,14 +72,14 @@ class Store:
     # whether a message is stored, for records elsewhere that were made before it
 
     def place_of(self, size):
-        """A number for the place where a record of ``size`` bytes would be appended next, on the lowest level
-        of priority. No later run uses this place again.
+        """Return a number for the place where a record of ``size`` bytes would be appended next, on the
+        lowest level of priority. No later run uses this place again.
         """
         return 0
 
     def has_record(self, place, came_ms):
-        """Whether the record at ``place``, a number from place_of(), is complete or was acked. Blocks while
-        reading. ``came_ms``: the record's timestamp in Unix milliseconds; 0: any.
+        """Return whether the record at ``place``, a number from place_of(), is complete or was acked. Blocks
+        while reading. ``came_ms``: the record's timestamp in Unix milliseconds; 0: any.
         """
         return False
 
@@ -92,7 +92,7 @@ class Store:
             self.pool.name_at_once(self.folder)
 
     def outlives_kill(self):
-        """Whether all appends survive a kill: all the store's files were renamed into its folder."""
+        """Return whether all appends survive a kill: all the store's files were renamed into its folder."""
         return not self.pool.is_naming(self.folder)
 
     # taking messages
@@ -104,7 +104,9 @@ class Store:
         return False
 
     def is_waiting(self):
-        """True if peek() can show the next message only after a thread has read its file (``open_aside``)."""
+        """Return True if peek() can show the next message only after a thread has read its file
+        (``open_aside``).
+        """
         return False
 
     def shift(self):
@@ -112,7 +114,7 @@ class Store:
         raise StoreError(self.folder, 0, "shift without peek")
 
     def shows_recovered(self):
-        """Whether the peeked message was delivered by an earlier run and not yet by this run."""
+        """Return whether the peeked message was delivered by an earlier run and not yet by this run."""
         return False
 
     def postpone(self):
@@ -122,7 +124,9 @@ class Store:
         raise StoreError(self.folder, 0, "postpone without peek")
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which an earlier run has postponed the peeked message; 0 if it has not."""
+        """Return the Unix seconds until which an earlier run has postponed the peeked message; 0 if it has
+        not.
+        """
         return 0
 
     def wait_until(self, location, count, due_s):
@@ -131,8 +135,8 @@ class Store:
         """
 
     def excuse(self, location, more):
-        """Save that ``more`` deliveries (0 or 1) of a taken or peeked message were no failures. Returns how
-        many of its deliveries were no failures.
+        """Save that ``more`` (0 or 1) further deliveries of a taken or peeked message were no failures.
+        Returns the number of all such deliveries of the message.
         """
         return 0
 
@@ -170,15 +174,19 @@ class Store:
         raise NotImplementedError
 
     def ready_octets(self):
-        """Bytes of the ready messages' bodies, and of their routing keys and properties if known."""
+        """Return the size of the ready messages in bytes: their bodies and, if known, routing keys and
+        properties.
+        """
         return self.ready_bytes
 
     def oldest_ready_ms(self):
-        """Approximate arrival of the oldest ready message, in Unix milliseconds; 0 if none or unknown."""
+        """Return the approximate arrival of the oldest ready message, in Unix milliseconds; 0 if none or
+        unknown.
+        """
         return 0
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries of ready and unacked messages, as a list of counts.
+        """Return a histogram of failed deliveries of ready and unacked messages, as a list of counts.
 
         Element n counts messages with more than ``bounds[n - 1]`` and at most ``bounds[n]`` failed
         deliveries. The last element counts the messages above all bounds.
@@ -186,15 +194,17 @@ class Store:
         return [0] * (len(bounds) + 1)
 
     def passed_over(self):
-        """Locations of ready messages that were skipped and not requeued, as an unsorted array."""
+        """Return the locations of ready messages that were skipped and not requeued, as an unsorted array."""
         return ()
 
     def is_passed_over(self, location):
-        """Whether the message at ``location`` was skipped and is still ready."""
+        """Return whether the message at ``location`` was skipped and is still ready."""
         return False
 
     def browsed(self):
-        """The stores that hold the messages, in order of delivery: this one, or its levels of priority."""
+        """Return a tuple of the stores that hold the messages, in order of delivery: this store, or its
+        levels.
+        """
         return (self,)
 
     # its life

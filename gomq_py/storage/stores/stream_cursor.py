@@ -200,7 +200,7 @@ class StreamCursor:
         return False
 
     def _find_written(self, segment, ordinal):
-        """Do the same as _find_record() in a segment of this run, whose records need no check."""
+        """Do the same as _find_record(), for a segment of this run, whose records need no check."""
         at = self._at
         while at < segment.end:
             if record.ordinal_at(segment.p, at) >= ordinal:

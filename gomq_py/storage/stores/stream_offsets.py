@@ -43,7 +43,9 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """Number of damaged positions of consumers in ``content``, a whole file; None if its head is damaged."""
+    """Return the number of consumers with a damaged position in ``content``, a whole file; None if its head
+    is damaged.
+    """
     seed = octets.crc32c(0, content, 0, 28) if len(content) >= _HEAD.size else -1
     if not content.startswith(_MAGIC) or seed != int.from_bytes(content[28:32], "little"):
         return None
@@ -53,12 +55,14 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """Return the 16 hex digits at the end of the stream's folder name, from the head in ``content``."""
+    """Return the last 16 hex digits of the name of the stream's folder, from the head in ``content``."""
     return content[12:20].hex()
 
 
 def checksum(content):
-    """CRC-32C of ``content``, a whole file. Differs between files and between versions of one file."""
+    """Return the CRC-32C of ``content``, a whole file. Differs between files and between versions of one
+    file.
+    """
     return octets.crc32c(0, content, 0, len(content))
 
 
@@ -80,7 +84,7 @@ class StreamOffsets:
         self.dirty = False
 
     def get(self, tag):
-        """The next offset of a consumer; None for an unknown consumer."""
+        """Return the next offset of a consumer; None for an unknown consumer."""
         kept = self._slots.get(tag)
         return None if kept is None else kept[1]
 
@@ -121,7 +125,7 @@ class StreamOffsets:
         self._free.append(slot)
 
     def checksum(self):
-        """Checksum of the file's content; of its last content if closed; None without a file."""
+        """Return the checksum of the file's content; of its last content if closed; None without a file."""
         return self._checksum if self.file is None else checksum(self.file.read(0, self.file.size))
 
     def close(self):

@@ -124,7 +124,7 @@ class StreamStore(segment_log.SegmentLog):
     # reading
 
     def find(self, offset):
-        """The Segment with this offset, or else the next Segment kept; None without one."""
+        """Return the Segment with this offset, or else the next Segment kept; None without one."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2
@@ -168,18 +168,18 @@ class StreamStore(segment_log.SegmentLog):
                 self._mark_messages(segment)  # sealed and closed by the sync
 
     def report_damage(self, segment, start, end, count):
-        """Report ``count`` damaged records at [start, end), once per run."""
+        """Report ``count`` damaged records at [start, end), once per run; see damage.set_aside()."""
         if (segment.number, start) not in self._reported:
             self._reported.add((segment.number, start))
             damage.set_aside(self, segment, start, end, count)
 
     def last_segment(self):
-        """The newest Segment, or None without one."""
+        """Return the newest Segment, or None without one."""
         return self._last
 
     def offset_for_timestamp(self, timestamp_ms):
-        """First offset of the segment that may have the first message with this timestamp or a later one.
-        ``timestamp_ms``: Unix milliseconds.
+        """Return the first offset of the segment that may have the first message with this timestamp or a
+        later one. ``timestamp_ms``: Unix milliseconds.
         """
         self._note_newest()
         for segment in reversed(self._order):
@@ -209,7 +209,7 @@ class StreamStore(segment_log.SegmentLog):
         return self._synced_end if segment.number == self._synced_number else 0
 
     def describe(self):
-        """Describe the segments, oldest first, as dicts.
+        """Return a list of dicts that describe the segments, oldest first.
 
             number, file                             segment number, and path of its file
             first_offset, next_offset, count         offsets and number of the segment's messages
@@ -261,7 +261,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment.count, segment.end - HEAD_BYTES, segment.timestamps[1]
 
     def record_bytes(self):
-        """Bytes of all records kept, including headers and properties."""
+        """Return the size in bytes of all records kept, including headers and properties."""
         return sum(segment.end - HEAD_BYTES for segment in self._order)
 
     def drop_oldest(self):
@@ -326,7 +326,9 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """The segment_list.Listed of the closed stream, with next offset and positions; None on errors."""
+        """Return the segment_list.Listed of the closed stream, with next offset and positions; None on
+        errors.
+        """
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
@@ -431,7 +433,7 @@ class StreamStore(segment_log.SegmentLog):
         )
 
     def _forget(self, segment):
-        """Remove a segment from the stream and close it. Its cursors see that it is closed."""
+        """Remove a segment from the stream and close it. Cursors in it then move to the next segment."""
         if self.opener is not None:
             self.opener.drop(self, segment)
         del self._segments[segment.number]

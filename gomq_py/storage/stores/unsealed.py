@@ -24,7 +24,7 @@ class Unsealed:
 
     @staticmethod
     def is_possible():
-        """Whether this system can flush a whole file system and reports errors of that flush."""
+        """Return whether this system can flush a whole file system and reports errors of that flush."""
         return CAN_FLUSH_FILE_SYSTEMS
 
     def add(self, msgs, head, seal):
