@@ -393,7 +393,7 @@ def negate(target, to, p, at, end):
 
 
 def is_key(p, at, key, length):
-    """Return whether the table entry at ``at`` has this key of ``length`` bytes."""
+    """Return whether the table entry at ``at`` has this key of ``length`` bytes, without a size in front."""
     return p[at] == length and octets.same(p, at + 1, key, 0, length)
 
 

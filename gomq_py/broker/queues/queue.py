@@ -279,7 +279,9 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its position, marked redelivered. The limits treat it as LOST."""
+        """Put an unacked message back to its position, marked redelivered. For the limits it counts as LOST
+        (features.retry), as at the end of its channel.
+        """
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
@@ -453,8 +455,8 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver about TURN_OCTETS bytes to ready consumers. Returns the count of bytes written. Further
-        messages follow after the next poll of the event loop.
+        """Deliver about TURN_OCTETS bytes to consumers with capacity. Returns the count of bytes written.
+        Further messages follow after the next poll of the event loop.
         """
         octets = 0
         self.turning = True

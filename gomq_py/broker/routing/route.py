@@ -131,8 +131,9 @@ class Route:
 
 class RememberedRoutes:
     """Cache of routes of one connection or delay queue, which chooses the form of the keys (bytes).
-    ``ask(key)`` returns a missing Route, or None if such messages must take the general publish path.
-    ``last``: the route found last, or None. ``last_key``: its key, compared before ``find`` is called.
+    ``ask(key)`` makes a Route that the cache lacks; it returns None if such messages must take the general
+    publish path. ``last``: the route found last, or None. ``last_key``: its key, which callers compare before
+    they call ``find``.
     """
 
     __slots__ = ("last", "last_key", "ask", "routes", "most")
