@@ -55,7 +55,7 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """Return True if an operator has requeued the message with this tag: the settlement is then no error.
+    """Return True if an operator has requeued the message with this tag, so that its settlement is no error.
     With ``multiple``, settles all unacked messages up to this tag.
     """
     # In a transaction, a tag with ``multiple`` always returns False.

@@ -235,7 +235,9 @@ def _points(name, first, last):
 
 
 class Jump:
-    """Jump hash: each destination has ``weight`` buckets, in order of names."""
+    """Jump hash: maps hashes to buckets. Each destination, in order of names, has as many buckets as its
+    weight.
+    """
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)

@@ -16,7 +16,9 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``: with a value of type ``kind``, or the constant ``value``."""
+    """A flag of ``gomq-py-ctl create_queue``. With ``kind`` it takes a value of this type; otherwise it
+    stands for the constant ``value``.
+    """
 
     name: str
     help: str
@@ -36,7 +38,7 @@ class Feature:
         argument        the argument's name, for queues of ``kinds``
         check(value, arguments)
                         raises WrongValue
-        place           position in RabbitMQ's order of checks, of which the first fault is reported
+        place           position in RabbitMQ's order of checks; only the first fault is reported
         policy          the key in policies, and in operator policies if ``operator``
         check_policy(feature, value)
                         raises PolicyError
@@ -44,7 +46,7 @@ class Feature:
         check_beside(feature, definition)
                         raises PolicyError if other keys of the policy exclude this one
         hands_on_to     kind of the entity that the value names and that gets messages, "exchange" or "queue".
-                        "": the key only says how messages are sent on. None: it has nothing to do with that
+                        "": the value only says how messages go there. None: the key sends no messages on
         component       the component whose handler (broker.policies.parameters) applies the key
         setting         the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes
         by_queue        True if the queue itself applies the setting

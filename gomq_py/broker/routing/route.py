@@ -53,9 +53,9 @@ class Destination(_scheduler.TurnTaker):
         self.declared_by = None
 
     def publish(self, message):
-        """Store one message, copying the needed parts. Returns 1 (stored), 0 (refused) or LATER (publish
-        again). After LATER, publish again when ``message.lacking(callback)`` calls back: files are being
-        made. Never raises because of the message.
+        """Store one message, copying the needed parts. Returns 1 (stored), 0 (refused) or LATER (files are
+        being made). After LATER call ``message.lacking(callback)``, and publish again when the callback is
+        called. Never raises because of the message.
         """
         return 0
 
