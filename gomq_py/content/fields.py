@@ -520,7 +520,9 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """Return a copy of a raw table with this key set, at its old position or the end. Raises Malformed."""
+    """Return a copy of a raw table with this key set, at its old position or the end. Raises Malformed;
+    ValueError or TypeError for an unsupported value.
+    """
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))

@@ -111,8 +111,8 @@ class HubBuffers:
         return self._scratch
 
     def take_spare(self, is_small):
-        """Lend a bytearray of SMALL_SPARE_OCTETS (``is_small``) or SPARE_OCTETS bytes. The borrower returns it
-        by give_spare().
+        """Lend a bytearray of SMALL_SPARE_OCTETS (``is_small``) or SPARE_OCTETS bytes, to be returned by
+        give_spare().
         """
         spares = self._small_spares if is_small else self._spares
         if spares:

@@ -325,7 +325,9 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next client. Raises OSError. Switches only without ``at_once``."""
+        """Return (socket, address) of the next client. Raises OSError; with ``at_once`` BlockingIOError if no
+        client waits. Without ``at_once`` may switch greenlets.
+        """
         if not self._at_once:
             return self._socket.accept()
         waiting, self._waits_for_room = self._waits_for_room, None

@@ -92,7 +92,7 @@ class WebSocket:
 
     @property
     def may_hear_more(self) -> bool:
-        """Whether the peer may still send. False after its Close, and after shutdown()."""
+        """Whether the peer may still send. False after the peer's Close, and after shutdown()."""
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:

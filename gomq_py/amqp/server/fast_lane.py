@@ -193,8 +193,8 @@ class FastLane(streams.Lane):
         self.send_confirms()
 
     def _look_behind(self):
-        """After very many publishes, call handler.outruns() if consumers of each queue of the last message
-        are too slow.
+        """Call handler.outruns() if the client publishes very fast, and the consumers of each queue of its
+        last message are too slow.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD

@@ -136,7 +136,9 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """The hash ring: maps hashes of 32 bits to destinations. Of equal points the first name counts."""
+    """The hash ring: maps hashes of 32 bits to destinations. Where destinations have equal points, the first
+    in order of names counts.
+    """
 
     def __init__(self):
         # part number: (sorted points, indexes of their names, number of each point within its name)

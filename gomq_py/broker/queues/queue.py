@@ -359,7 +359,9 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if a consumer is exclusive, or if a new consumer must not be ``exclusive``."""
+        """Raise AccessRefused if a new consumer must not be attached: another one is exclusive, or the new
+        one is ``exclusive`` and the queue has consumers or ``single_active``.
+        """
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")

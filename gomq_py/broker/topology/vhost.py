@@ -216,8 +216,9 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return earlier destinations, without deleted queues and with the new objects of reopened queues."""
-        # A reopened queue is another object.
+        """Return these destinations, found earlier, as a list. Leaves out queues deleted since, and has the
+        present objects of queues reopened since.
+        """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 

@@ -312,7 +312,7 @@ class Schedules:
         self._touch()
 
     def _next_ms(self, entry, schedule, now_ms):
-        """Return the schedule's next time, after its rule for missed times; 0 if it has none."""
+        """Return the schedule's next time in Unix ms, by its rule for missed times; 0 if no time is left."""
         time_ms = next_ms = schedule.next_ms(0)
         if not 0 < next_ms <= now_ms:
             entry.late_left = 0
