@@ -325,8 +325,8 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next client. Raises OSError; with ``at_once`` BlockingIOError if no
-        client waits. Without ``at_once`` may switch greenlets.
+        """Return (socket, address) of the next client. Raises OSError; BlockingIOError if no client waits and
+        the call may not wait. Without ``at_once`` it may switch greenlets.
         """
         if not self._at_once:
             return self._socket.accept()
