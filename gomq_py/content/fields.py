@@ -8,6 +8,9 @@ specification's grammar:
     f float   d double   V void   D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)
     S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
 
+In the functions ``p`` points to bytes; ``at`` and ``end`` are offsets in these bytes; ``depth`` is the number
+of tables and arrays around a value.
+
 A peer's table is checked whole (``check_table``) before it is read, because compiled code has no bounds
 checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text may hold any
 bytes: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes to bytes.
@@ -220,7 +223,9 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """Return the offset of this key's entry in already checked entries [``at``, ``end``); -1 if missing."""
+    """Return the offset of this key's entry in already checked entries [``at``, ``end``); -1 if missing.
+    ``key``: a short string, u8 size first, of ``key_length`` bytes in all.
+    """
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):
@@ -417,7 +422,7 @@ def _encode_int(value):
 
 
 def decimal_type():
-    """Import and return decimal.Decimal at first use: the module takes 0.4 MB and few tables need it."""
+    """Return decimal.Decimal, and let encode_value() encode such values. Imports the module at first use."""
     from decimal import Decimal  # few tables hold decimals, and the module takes 0.4 MB
 
     ENCODERS[Decimal] = _encode_decimal
@@ -483,8 +488,9 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """Find a key in a raw table of ``length`` bytes (u32 size first). Raises Malformed. Returns the offsets
-    (of its entry, of its value's type byte, behind its value), or None if the key is missing.
+    """Find a key (bytes) in a raw table of ``length`` bytes (u32 size first). Returns three offsets: of its
+    entry, of its value's type byte, and behind its value. Returns None if the key is missing. Raises
+    Malformed.
     """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
@@ -514,7 +520,9 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """Return a copy of a raw table with this key set, at its old position or the end. Raises Malformed."""
+    """Return a copy of a raw table with this key set, at its old position or the end. Raises Malformed;
+    ValueError or TypeError for an unsupported value.
+    """
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))

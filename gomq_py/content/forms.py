@@ -55,7 +55,9 @@ _FORMS: list = [None] * 256
 
 
 def register(form):
-    """Use this Form for messages of ``form.kind``, instead of an earlier Form."""
+    """Use this Form for messages of ``form.kind``, instead of an earlier Form. Raises ValueError for BASIC,
+    and for a kind that cannot be stored.
+    """
     if not BASIC < form.kind < 256:
         raise ValueError(f"content of kind {form.kind} needs no form, or cannot be stored")
     _FORMS[form.kind] = form

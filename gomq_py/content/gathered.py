@@ -1,4 +1,4 @@
-"""Collects a message body that arrives in parts in one buffer, with free space in front of the body.
+"""Collects a message body, which arrives in parts, in one buffer with free space in front of the body.
 
 storage.message puts exchange, routing key and properties into this space, so that the whole message is in one
 buffer without a copy of the body.

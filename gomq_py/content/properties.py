@@ -10,6 +10,7 @@ the flagged properties in this order:
 
 Bit 1 names no property and is ignored, as in RabbitMQ. Bit 0 announces a second flag word, which the basic
 class does not have, so properties with bit 0 are malformed. No function reads past the end that it is given.
+The arguments ``p``, ``at`` and ``end`` are as in content.fields.
 
 The headers of a message in a delayed exchange (broker.exchanges.delayed) are read in place, too. ``due_ms()``
 returns when the message is due, ``negate()`` copies the table for the next exchange. Both return UNTOLD for
@@ -393,7 +394,7 @@ def negate(target, to, p, at, end):
 
 
 def is_key(p, at, key, length):
-    """Return whether the table entry at ``at`` has this key of ``length`` bytes."""
+    """Return whether the table entry at ``at`` has this key of ``length`` bytes, without a size in front."""
     return p[at] == length and octets.same(p, at + 1, key, 0, length)
 
 

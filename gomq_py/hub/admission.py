@@ -53,7 +53,7 @@ LULL_MS = 500
 class AdmittedSocket:
     """One connection that Admission counts. ``host``: the client's address; empty for a unix socket.
     ``end_login``: None, or a function that ends a login that waits for something other than the socket. The
-    function must not switch.
+    function must not switch greenlets.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")
@@ -81,7 +81,8 @@ class Admission:
         on_left: Callable[[], None] = lambda: None,
     ):
         """``settings``: has the limits that gate() names. ``on_left()``: called when a connection ends; must
-        not switch. ``descriptors``: the process's limit of file descriptors; 0: read it from the system.
+        not switch greenlets. ``descriptors``: the process's limit of file descriptors; 0: read it from the
+        system.
         """
         self.settings = settings
         self._on_left = on_left
@@ -163,8 +164,8 @@ class Gate:
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """Return whether a connection from ``host`` may be accepted. If too many are pending, shuts down one
-        that has been pending for long, or returns False if there is none.
+        """Return whether a connection from ``host`` may be accepted. If too many are pending, one that has
+        been pending for long is shut down. Returns False if there is none to shut down.
         """
         is_full = len(self._pending) >= getattr(self._settings, self._most_pending)
         return not is_full or self._drop_the_slowest(network_of(host))
@@ -253,7 +254,7 @@ class Gate:
         """Shut down the oldest pending connection of the address with the most pending connections.
 
         Returns False, without any effect, if that connection is younger than PATIENCE_S. But a connection of
-        a slow address gives way at once if the address ``newcomer`` is not slow.
+        a slow address is shut down at any age if the address ``newcomer`` is not slow.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -277,7 +278,7 @@ class Gate:
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
     """Return the network under which an address is counted, as text. This is the /64 of an IPv6 address, or
-    an IPv4 address itself.
+    an IPv4 address itself. Any other text is returned unchanged.
     """
     # One customer has a whole /64.
     try:
@@ -322,7 +323,7 @@ def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
 
 
 def give_back():
-    """Return unused memory to the system. Takes milliseconds, most of them in a thread. May switch
+    """Give unused memory back to the system. Takes milliseconds, most of them in a thread. May switch
     greenlets.
     """
     let_go_of_spares()
@@ -330,8 +331,8 @@ def give_back():
 
 
 class Leftovers:
-    """Returns memory to the system after many clients have disconnected. ``begin_to_give_back()``, which must
-    not switch, starts the return.
+    """Gives memory back to the system after many clients have disconnected. For that it calls
+    ``begin_to_give_back()``, which must not switch greenlets.
     """
 
     # Otherwise small objects that the interpreter keeps for reuse, scattered among freed blocks, would each

@@ -46,8 +46,8 @@ class PublishRate:
 
 
 class TakeRate:
-    """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: messages taken
-    since the queue exists, without requeued messages.
+    """Measures how fast the consumers of one queue take messages. Its methods get ``taken``: the number of
+    messages taken since the queue was made, less the requeued ones.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")

@@ -37,7 +37,7 @@ class Held:
     """Bytes held by one holder (a body or consumer), which also count for its connection ``output``.
 
     ``progress``: bytes received or sent for the holder up to the time ``since_s``. ``speed``: progress per
-    second before ``since_s``, as a part of ``octets``, or None.
+    second before ``since_s``, as a fraction of ``octets``; None: not measured yet.
     """
 
     __slots__ = ("output", "account", "octets", "progress", "since_s", "speed")
@@ -55,7 +55,7 @@ class Budget:
 
     A holder or waiter is any hashable object with ``output``, its connection's net.output, which has the
     account. ``resume_held()`` is called when a waiter should try again. ``give_up(why)`` closes the
-    connection. Neither method may switch.
+    connection. Neither method may switch greenlets.
     """
 
     def __init__(self, limit, most, timers, clock=time.monotonic):
@@ -125,7 +125,7 @@ class Budget:
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter that lacks ``octets`` bytes, which is 0 if its bytes count as held already."""
+        """Add a waiter. ``octets``: bytes that it needs; 0 if its bytes count as held already."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -199,7 +199,9 @@ class Budget:
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters, called by a timer. Returns True if the timer must call again at once."""
+        """Called by a timer: resume waiters. Returns True if the timer must call again at once. Does nothing
+        unless a subclass overrides it.
+        """
 
     def _progress(self, holder, held):
         """Return how many bytes were received or sent for the holder until now, to compute its speed."""
@@ -407,7 +409,9 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether the consumer may get a copy of ``octets`` bytes now. If not, resume_held() comes later."""
+        """Whether the consumer may get a copy of ``octets`` bytes now. If not, the consumer waits, and its
+        resume_held() is called later.
+        """
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (

@@ -105,13 +105,15 @@ class HubBuffers:
         return True
 
     def scratch(self):
-        """Return a bytearray of SCRATCH_OCTETS for any use until the next switch."""
+        """Return a bytearray of SCRATCH_OCTETS for any use until the next switch of greenlets."""
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH_OCTETS)
         return self._scratch
 
     def take_spare(self, is_small):
-        """Lend a bytearray of SMALL_SPARE_OCTETS or SPARE_OCTETS, to be returned by give_spare()."""
+        """Lend a bytearray of SMALL_SPARE_OCTETS (``is_small``) or SPARE_OCTETS bytes, to be returned by
+        give_spare().
+        """
         spares = self._small_spares if is_small else self._spares
         if spares:
             return spares.pop()
@@ -145,7 +147,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """Return a Lent buffer of at least so many bytes, with undefined content. Raises OSError."""
+        """Return a Lent buffer of at least ``octets`` bytes, with undefined content. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept
@@ -167,7 +169,7 @@ class BodyBuffers:
         return sum(len(buffer) for buffer, _ in self._kept)
 
     def _make_room(self, octets):
-        """Drop free buffers, oldest first, until a new buffer of so many bytes can be kept."""
+        """Drop free buffers, oldest first, until a new buffer of ``octets`` bytes can be kept."""
         for kept in list(self._kept):
             if self.kept_octets() + octets <= KEPT_OCTETS or octets > KEPT_OCTETS:
                 break

@@ -6,8 +6,8 @@ the cost of a login independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
 ``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` informs its
-client, and waits; ``abort(why)`` does neither; ``cut_off()`` is for the close of the event loop. Never reads
-or writes.
+client, and lets it close the connection; ``abort(why)`` closes at once; ``cut_off()`` is for the close of the
+event loop. This module never reads or writes a socket.
 """
 import time
 from collections import Counter
@@ -106,14 +106,16 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Inform all connections, in slices, that an alarm blocks publishers, or that it has ended if
-        ``reason`` is None.
+        """Inform all connections, in slices, that an alarm blocks publishers because of ``reason``. None: the
+        alarm has ended.
         """
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Make all clients disconnect. After STOP_TIMEOUT_S, disconnect the rest. May switch greenlets."""
+        """Ask all clients to disconnect, and refuse logins. After STOP_TIMEOUT_S, abort the connections that
+        are left. May switch greenlets.
+        """
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():

@@ -72,13 +72,13 @@ class Hub:
 
     def call_later(self, seconds, function, *arguments):
         """Return a greenlet that starts after so many seconds. Its ``kill(block=False)`` cancels the call.
-        For work that may switch; other work uses a timer.
+        For work that may switch greenlets; other work uses a timer.
         """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub closes, or at once if it is closed. It must not switch. Functions
-        added last are called first.
+        """Call ``function()`` when the hub closes, or at once if it is closed. The function must not switch
+        greenlets. Functions added last are called first.
         """
         if self.is_closed:
             self._end(function)
@@ -90,8 +90,8 @@ class Hub:
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Close all connections in order: inform every client that the broker stops, and wait a limited time.
-        May switch greenlets. Then shuts down all sockets, and releases all that connections held.
+        """Close all connections in an orderly way: inform every client that the broker stops, wait a limited
+        time, then shut down all sockets and release all that connections held. May switch greenlets.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)

@@ -98,7 +98,9 @@ class EndingsLately:
 
     @property
     def connections(self):
-        """The last ended connections as dicts, oldest first. ``user`` is a User's identity."""
+        """The last ended connections as dicts, oldest first: ``name``, ``reason``, ``closed_at`` in Unix ms
+        and others. ``user`` is a User's identity.
+        """
         return [marshal.loads(octets) for octets in self._connections]
 
     @property

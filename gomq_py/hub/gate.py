@@ -17,12 +17,12 @@ class Gate:
         self._is_open.set()
 
     def shut(self):
-        """Deliver nothing until open(). Does not switch."""
+        """Deliver nothing until open(). Does not switch greenlets."""
         self._is_open.clear()
         self._scheduler.shut()
 
     def open(self):
-        """Resume all deliveries. Does not switch."""
+        """Resume all deliveries. Does not switch greenlets."""
         self._is_open.set()
         self._scheduler.open()
 

@@ -18,7 +18,7 @@ SLACK = 64
 
 
 class Heartbeats:
-    """Calls ``check_heartbeat()`` of each watched connection twice per heartbeat interval."""
+    """Calls ``check_heartbeat()`` of each watched connection twice in each interval that watch() got."""
 
     def __init__(self, timers, clock=time.monotonic):
         """``timers``: the HubTimers. ``clock``: a function that returns seconds."""

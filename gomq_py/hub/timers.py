@@ -36,7 +36,7 @@ class HubTimers:
 
     def start(self, after_ms, callback):
         """Call ``callback()`` once, after ``after_ms`` or later. Returns an object whose ``stop()`` cancels
-        the call. The callback must not switch.
+        the call. The callback must not switch greenlets.
         """
         timer = _Timer(self._pending, callback)
         if not self._is_closed:
@@ -45,7 +45,7 @@ class HubTimers:
 
     def start_at(self, due_ms, callback):
         """Call ``callback()`` at ``due_ms`` (Unix milliseconds). Returns an object whose ``stop()`` cancels
-        the call. The callback must not switch.
+        the call. The callback must not switch greenlets. It may come early if the system's clock is set.
         """
         # If the system's clock is set meanwhile, the call may be ``LOOK_MS`` late, or early: a callback
         # called early must start another timer.
@@ -114,8 +114,8 @@ class _Timer:
 
 
 class RetryJob(Job):
-    """Retries an operation that failed because the disk was full: at once, then after pauses that double.
-    ``timers()`` returns the HubTimers. Never switches greenlets.
+    """Base class of jobs that retry an operation after a failure, such as a full disk: at once, then after
+    pauses that double. ``timers()`` returns the HubTimers. Never switches greenlets.
     """
 
     def __init__(self, timers):

@@ -127,7 +127,9 @@ class SlowTurns(Job):
         self._await(stream.pause_reading("its turn").release, "streams")
 
     def call(self, function):
-        """Call ``function()``, slow work that does not switch, when there is time: usually at once."""
+        """Call ``function()``, slow work, when there is time: usually at once. The function must not switch
+        greenlets.
+        """
         if self._is_free():
             function()
         else:
@@ -220,8 +222,8 @@ class PacedTurns:
         self._greenlet = None
 
     def ask(self, granted, has_failed=False, account=None):
-        """Call ``granted()``, which must not switch, when the request may begin. ``account``: the user who
-        makes the request. ``has_failed``: the request repeats a failed request, and comes last.
+        """Call ``granted()``, which must not switch greenlets, when the request may begin. ``account``: the
+        user who makes the request. ``has_failed``: the request repeats a failed request, and comes last.
         """
         if self._greenlet is None:
             granted()

@@ -19,8 +19,8 @@ class Incomplete(Exception):
 
 
 def asked_host(connection: Any) -> str:
-    """Return the host name in the ClientHello on the socket, in lower case, or "". May switch greenlets. The
-    bytes stay on the socket. The caller limits the time.
+    """Return the host name in the ClientHello on the socket, in lower case, or "". The bytes stay on the
+    socket. The caller limits the time. Raises OSError. May switch greenlets.
     """
     seen = -1
     try:

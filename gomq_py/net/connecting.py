@@ -64,7 +64,7 @@ class Lookups:
 
     def find(self, host: str, port: int, timeout_s: float = RESOLVE_S, account: Any = None) -> list[Any]:
         """Return addresses in getaddrinfo()'s form. Raises OSError (including Unresolved). May switch
-        greenlets.
+        greenlets. ``account``: the party that counts for the limits (see the module).
         """
         try:
             encoded = host if host.isascii() else host.encode("idna").decode()
@@ -226,7 +226,7 @@ def connect(host: str, found: list[Any], timeout_s: float, options: Iterable[Opt
     """Return a gevent socket connected to the first address in ``found`` that answers.
 
     ``found``: getaddrinfo's result for ``host``. Each address has an equal share of the time that is left.
-    Raises OSError. May switch. A greenlet that is killed during the call leaves no socket behind.
+    Raises OSError. May switch greenlets. A greenlet that is killed during the call leaves no socket behind.
     """
     failure = OSError(f"{host} has no address")
     until = time.monotonic() + timeout_s

@@ -239,12 +239,15 @@ class Listener:
             self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
-        """Return whether a client accepted by another node may be served: not if too many wait for login."""
+        """Return False if a client that another node has accepted must wait, because too many connections
+        are pending (not logged in yet).
+        """
         return self._socket.fileno() < 0 or not self._must_wait(host_of(address))
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
         """Serve a client that another node has accepted, as if the client had connected here.
-        ``descriptor`` is that of a connected socket, which the Listener then owns.
+        ``descriptor`` is that of a connected socket, which the Listener then owns. A closed Listener closes
+        it.
         """
         connection: Any = (
             LoopSocket(family, descriptor) if self._at_once
@@ -322,7 +325,9 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
-        """Return (socket, address) of the next client. Raises OSError. Switches only without ``at_once``."""
+        """Return (socket, address) of the next client. Raises OSError; BlockingIOError if no client waits and
+        the call may not wait. Without ``at_once`` it may switch greenlets.
+        """
         if not self._at_once:
             return self._socket.accept()
         waiting, self._waits_for_room = self._waits_for_room, None
@@ -470,7 +475,9 @@ def host_of(address: Any) -> str:
 
 
 def login_host(connection: Any, host: str) -> str:
-    """Return the address to which a client's logins are attributed: its WebSocket's, or ``host``."""
+    """Return the address to which a client's logins are attributed: ``login_host`` of its WebSocket, or else
+    ``host``.
+    """
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 

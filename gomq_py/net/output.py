@@ -109,7 +109,9 @@ class Output:
             self._send_pending()
 
     def room_to_fill(self):
-        """Return how many bytes of the shared buffer to fill per send_filled(): more for a fast peer."""
+        """Return how many bytes of the shared output buffer may be filled for one send_filled(): more for a
+        peer that reads fast.
+        """
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets

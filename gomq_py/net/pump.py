@@ -30,11 +30,10 @@ class Pumps:
         self._open: dict[_Pump, None] = {}
 
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
-        """Pass bytes between two sockets until both have ended or one has failed. ``over()`` is called then,
-        and closes the sockets. Returns the pump, whose ``close()`` ends this earlier.
+        """Pass bytes between two sockets until both have ended, one has failed, or the client has not ended
+        ENDING_S after the server. Then ``over()``, which must close the sockets, is called once. Returns the
+        pump, whose ``close()`` ends this earlier.
         """
-        # over() is called once, when both sides have ended, one has failed, or the client has not ended
-        # ENDING_S after the server.
         pump = _Pump(client, server, over, self)
         self._open[pump] = None
         pump.begin()

@@ -1,8 +1,8 @@
 """Records: reads several TLS records in one call.
 
 OpenSSL returns one record at a time. A client that writes message by message makes a record of each message.
-One record per read would cost a parser's pass, a poll and a round of the event loop for 60 bytes.
-Never decrypts or waits.
+One record per read would cost a parser's pass, a poll and a round of the event loop for 60 bytes. Never
+waits.
 """
 import time
 from ssl import OPENSSL_VERSION_INFO, SSLWantReadError, SSLWantWriteError

@@ -12,7 +12,9 @@ class SocketOptions:
     revision = 0
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
-        """``keepalive``: an object with idle_s, interval_s and probes, or None. Sizes: 0 for the default."""
+        """``keepalive``: an object with idle_s, interval_s and probes, or None. ``recv_bytes``,
+        ``send_bytes``: sizes of the system's buffers; 0: its default.
+        """
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:

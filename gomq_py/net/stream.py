@@ -132,7 +132,7 @@ class Stream:
 
     def go_on_with(self, lane, handler):
         """Pass later bytes to a new lane (parser). Only the present lane may call this, within process(). If
-        ``lane`` is None, handler.make_lane() returns the new lane. Bytes are counted from 0 again.
+        ``lane`` is None, handler.make_lane() makes it when bytes come. Bytes are counted from 0 again.
         """
         self.lane = lane
         self.handler = handler

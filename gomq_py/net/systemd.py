@@ -19,8 +19,9 @@ VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LI
 
 
 class Systemd:
-    """Communicates with the service manager that started this process, if any. ``sockets`` are (name,
-    listening socket) pairs; the code that serves a socket closes it.
+    """Communicates with the service manager that started this process, if any. ``sockets``: (name, listening
+    socket) pairs; the code that serves a socket closes it. ``watchdog_s``: seconds after which the service
+    manager takes a silent service for hung; 0: never.
     """
 
     def __init__(self, environment: MutableMapping[str, str]):
@@ -30,7 +31,6 @@ class Systemd:
         self._address = environment.pop("NOTIFY_SOCKET", "")
         self._socket: Any = None
         self.watchdog_s = _watchdog_s(environment)
-        # Seconds after which the service manager takes a silent service for hung; 0: never.
         self.sockets = _inherited(environment)
 
     def ready(self, status: str) -> None:
@@ -46,7 +46,7 @@ class Systemd:
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """Report to the watchdog that the event loop runs. Call this more often than every ``watchdog_s``."""
+        """Report to the watchdog that the event loop runs. Call this at intervals shorter than watchdog_s."""
         self._notify("WATCHDOG=1")
 
     def keep_sockets(self) -> None:
@@ -80,7 +80,7 @@ class Systemd:
 
 
 def _path(address: str) -> str:
-    """The socket path of an address, in which ``@`` stands for the abstract namespace."""
+    """Return the socket path of an address, in which ``@`` stands for the abstract namespace."""
     return "\0" + address[1:] if address.startswith("@") else address
 
 

@@ -27,6 +27,7 @@ class TLSOptions:
         key                     empty: the certificate file also contains the key
         verify_peer             request a certificate signed by ``authorities`` from clients
         certificate_required    refuse clients that do not send a requested certificate
+        kernel                  let the kernel encrypt and decrypt, if it can
     """
 
     certificate: str

@@ -5,8 +5,8 @@
 
 AMQP and MQTT see a stream of bytes and no messages. Payload is passed on before its frame is complete, so
 that long frames cost no memory. The library wsproto parses. This module writes the header of sent frames,
-because the library would copy each payload four times. Text, violations of the RFC and the peer's Close end
-the stream, with a Close from the broker. No extensions, so no compression.
+because the library would copy each payload four times. A text message, a violation of the RFC or the peer's
+Close ends the stream; the broker then sends a Close. No extensions, so no compression.
 """
 import os
 import struct
@@ -92,7 +92,7 @@ class WebSocket:
 
     @property
     def may_hear_more(self) -> bool:
-        """Whether the peer may still send. False after its Close, and after shutdown()."""
+        """Whether the peer may still send. False after the peer's Close, and after shutdown()."""
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:
@@ -111,7 +111,9 @@ class WebSocket:
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Pause reading of ``stream`` if the last read ran out of time. Returns whether that was so."""
+        """Pause reading of ``stream`` if the last read used up the time for slow work (hub.turns) before all
+        frames were handled. Returns whether that was so.
+        """
         if self._spent:
             self._turns.wait(stream)
         return self._spent

@@ -53,7 +53,9 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS of the message. Returns the number of bytes written. Raises OSError."""
+        """Write about SLICE_OCTETS of the message to the socket ``fileno``. Returns the number of bytes
+        written. Raises OSError. ``send(octets, flags)``: the socket's method.
+        """
         # Blocks if the disk must be read.
         before = self.left
         try:
@@ -115,7 +117,9 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS of the message. Returns the number of bytes written. Raises OSError."""
+        """Write about SLICE_OCTETS of the message to the socket ``fileno``. Returns the number of bytes
+        written. Raises OSError. Does not call ``send``.
+        """
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:

@@ -158,7 +158,9 @@ class Channel(HotChannel):
     # modes
 
     def choose_lane(self):
-        """Decide whether the compiled FastLane may handle this channel's publishes and acks."""
+        """Set ``slow``: False if the compiled FastLane may handle this channel's publishes and acks. Also
+        sets ``tracing``.
+        """
         self.tracing = self.vhost.tracing
         self.slow = (
             self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None
@@ -232,8 +234,9 @@ class Channel(HotChannel):
     # very many unacked messages
 
     def settle_many(self, delivery_tag, how, then=None):
-        """Settle all messages up to ``delivery_tag`` in slices, then call ``then()``. The connection reads
-        nothing from the client until all are settled.
+        """Settle all messages up to ``delivery_tag``, in slices if they are many, then call ``then()`` if the
+        channel is still open. The connection reads nothing from the client until all are settled. ``how``:
+        ACK, REJECT, or a reason to requeue (features.retry).
         """
         hold: Hold = None
 
@@ -250,9 +253,10 @@ class Channel(HotChannel):
             then()
 
     def work_off(self, step, then, waits_for):
-        """Call ``step()`` until it returns False, then ``then()``. An error closes channel or connection."""
-        # If this takes more than one slice of time, the connection reads nothing from the client until the
-        # end. The steps go on even if the channel ends.
+        """Call ``step()`` until it returns False, in slices, then call ``then()``. An error closes the
+        channel or connection. Until the end the client is not read; ``waits_for`` tells operators why.
+        """
+        # If one slice is enough, reading does not pause. The steps go on even if the channel ends.
         hold: Hold = None
         method_id = self.method_id
 
@@ -272,9 +276,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Call ``when(callback)``; when the callback is called, call ``step()`` if the channel is still open.
-        An error of ``step()`` closes the channel or connection. Until then the client is not read;
-        ``waits_for`` tells operators why.
+        """Call ``when(callback)``, and read nothing from the client until the callback was called. The
+        callback calls ``step()`` if the channel is still open. An error of ``step()`` closes the channel or
+        connection. ``waits_for``: the reason of the pause, for operators.
         """
         hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id

@@ -102,7 +102,9 @@ class Connection(ClientConnection):
     # its login
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """Serve the client after its login. ``has_rest``: bytes after connection.open have been read."""
+        """Serve the client after its login. ``has_rest``: True if bytes behind connection.open have been read
+        already.
+        """
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -127,7 +129,7 @@ class Connection(ClientConnection):
 
     @property
     def properties_max(self):
-        """Most bytes of properties that fit into a header frame to this client."""
+        """Most bytes of properties that fit into a header frame to this client; ANY_SIZE: no limit."""
         # As in RabbitMQ, a client that accepts the server's largest frames has no limit: it can still consume
         # a message to which dead-lettering has added many headers.
         if self.limits.frame_max >= self.server.settings.frame_max:
@@ -173,7 +175,8 @@ class Connection(ClientConnection):
 
     def _release(self, then, give_back, answering=()):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
-        ``answering`` still have answers to send, and end afterwards. ``give_back(ends, then)`` runs this.
+        ``answering`` still have answers to send, and are only released. ``give_back(ends, then)``, a method
+        of hub.endings.Endings, calls the functions that do this.
         """
         if not self.channels:  # then there are usually no queues either, and nothing takes slices
             try:
@@ -188,7 +191,9 @@ class Connection(ClientConnection):
         give_back(self._ends_of(channels, answering), then)
 
     def _ends_of(self, channels, answering):
-        """Yield functions that end ``channels``, the last one first, and remove each from the list."""
+        """Yield functions that end ``channels``, the last one first, and delete the exclusive queues. Removes
+        each channel from the list. Channels in ``answering`` are only released.
+        """
         # So a channel's memory is freed as soon as it has ended.
         while channels:
             channel = channels.pop()
@@ -286,8 +291,8 @@ class Connection(ClientConnection):
             self.hub.backpressure.pause_reading(self.stream, queues)
 
     def has_plenty(self):
-        """Return True if reading this client can be delayed a little without harm. No channel may be in
-        confirm mode, and a channel must have at least PLENTY unacked messages.
+        """Return True if reading this client can be delayed a little without harm: no channel is in confirm
+        mode, and some channel has at least PLENTY unacked messages.
         """
         channels = self.channels.values()
         return (
@@ -391,7 +396,8 @@ class Connection(ClientConnection):
 
     def fail(self, error, level=logging.WARNING, said=None):
         """Close the connection with ``error``, logged at ``level``. After the channels have ended, sends
-        connection.close and calls ``said()``. The client has CLOSE_TIMEOUT_S for its close-ok.
+        connection.close and calls ``said()``. The client has CLOSE_TIMEOUT_S for its close-ok. If the
+        connection is closing already, only calls ``said()``.
         """
         said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):
@@ -464,7 +470,7 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """Note that ``one``, a channel or self, has sent its answers. After the last, send close-ok."""
+        """Note that ``one``, a channel or self, has sent its answers. After the last one, send close-ok."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))

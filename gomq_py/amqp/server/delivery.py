@@ -205,8 +205,9 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of ``message``, which came by another protocol, at ``out[at]``. Returns the offset
-        behind them, or -1 if nothing was written. Too large AMQP properties close the channel.
+        """Handle a ``message`` that came by another protocol: write its translated frames at ``out[at]``, and
+        return the offset behind them; -1 if nothing was written. An AMQP message, which comes here if its
+        properties are too large for the client, closes the channel.
         """
         # -1: the buffer must be sent first; or the message is too large (sent without the buffer), unreadable
         # (set aside), or has a header too large for a frame (the channel is closed).

@@ -193,8 +193,8 @@ class FastLane(streams.Lane):
         self.send_confirms()
 
     def _look_behind(self):
-        """After very many publishes, call handler.outruns() if consumers of each queue of the last message
-        are too slow.
+        """Call handler.outruns() if the client publishes very fast, and the consumers of each queue of its
+        last message are too slow.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
@@ -481,7 +481,7 @@ class HotChannel:
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
         """Settle all messages up to ``tag``. Returns False if all are settled at return. Otherwise returns
-        True, and ``done()`` is called after the last message.
+        True, and ``done()`` is called after the last message. ``how``: ACK, REJECT, or a reason to requeue.
         """
         return self.settlements(scheduler).order(tag, how, done)
 
@@ -507,10 +507,14 @@ class HotChannel:
         self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):
-        """Watch for overdue deliveries, because a queue of this channel has a consumer timeout."""
+        """Watch for overdue deliveries, because a queue of this channel has a consumer timeout. Channel
+        overrides this.
+        """
 
     def trace_delivery(self, message, queue_name, added):
-        """Report ``message`` to the vhost's tracing before its delivery, if ``tracing`` is set."""
+        """Report ``message`` to the vhost's tracing. Called before a delivery if ``tracing`` is set. Channel
+        overrides this. ``added``: headers that the broker adds, as a dict.
+        """
 
     def resume_consumers(self):
         """Have queues deliver to consumers that have new credit after acks or basic.qos."""

@@ -283,7 +283,7 @@ def close_frame(error):
 
 
 def start_ok(payload):
-    """Decode the payload of a connection.start-ok. Raises AMQPError, Malformed."""
+    """Return the ConnectionStartOk in a method frame's payload. Raises AMQPError, Malformed."""
     # Many clients send the same properties, so these are cached; the password behind them is not.
     end = 8 + int.from_bytes(payload[4:8], "big")
     method = ConnectionStartOk.decode(payload[:4] + EMPTY_TABLE + payload[end:])
@@ -298,8 +298,8 @@ def client_properties_of(octets):
 
 
 def plain_credentials(response):
-    """Return (username, password) of a SASL PLAIN response: NUL, name, NUL, password (RFC 4616). As in
-    RabbitMQ, an authorization identity is refused. Raises HandshakeError.
+    """Return (username, password in bytes) of a SASL PLAIN response: NUL, name, NUL, password (RFC 4616). As
+    in RabbitMQ, an authorization identity is refused. Raises HandshakeError.
     """
     parts = response.split(b"\0")
     if len(parts) != 3 or parts[0]:
@@ -308,8 +308,8 @@ def plain_credentials(response):
 
 
 def amqplain_credentials(response):
-    """Return (username, password) of an AMQPLAIN response, a field table with LOGIN and PASSWORD. The table
-    has no length in front. The password is None if it is no string. Raises HandshakeError.
+    """Return (username, password in bytes) of an AMQPLAIN response: a field table with LOGIN and PASSWORD,
+    without its size in front. The password is None if it is no string. Raises HandshakeError.
     """
     try:
         table, _ = decode_table(len(response).to_bytes(4, "big") + response)

@@ -91,7 +91,7 @@ class LoginAttempt(ClientLogin):
     # steps
 
     def _log_in_at_once(self, login):
-        """Log in the client if its credentials can be checked without waiting; otherwise return False."""
+        """Log in the client if its credentials can be checked without waiting. Returns False if not."""
         connection = self.connection
         if connection.local_user is not None and login.mechanism == EXTERNAL:
             self.user = connection.local_user

@@ -134,7 +134,9 @@ def content_header(channel, payload):
 
 
 def content_body(channel, payload):
-    """Handle the payload of a body frame. Returns False if the connection must stop reading."""
+    """Handle the payload of a body frame. Returns False if the connection must stop reading. Raises
+    UnexpectedFrame, ContentTooLarge, and the errors of Content.check() and prepare().
+    """
     content = channel.content
     content.received += len(payload)
     if content.size < 0 or content.received > content.size:
@@ -161,7 +163,9 @@ def body_begins(channel, size):
 
 
 def body_ends(channel, gathered, size):
-    """Handle a body frame read into ``gathered``. Returns False if the connection must stop reading."""
+    """Handle a body frame read into ``gathered``. Returns False if the connection must stop reading. Raises
+    ContentTooLarge, and the errors of Content.check() and prepare().
+    """
     content = channel.content
     if content is None or content.gathered is not gathered:  # the channel has ended meanwhile
         return True

@@ -27,17 +27,21 @@ def basic_ack(channel, method):
 
 
 def basic_nack(channel, method):
-    """basic.nack: refuse the message with this tag or, if ``multiple`` is set, all messages up to it."""
+    """basic.nack: requeue the message with this tag or, without ``requeue``, dead-letter or drop it. With
+    ``multiple`` this applies to all messages up to the tag.
+    """
     settle(channel, method.delivery_tag, method.multiple, RETURNED if method.requeue else REJECT)
 
 
 def basic_reject(channel, method):
-    """basic.reject: refuse one message."""
+    """basic.reject: requeue one message or, without ``requeue``, dead-letter or drop it."""
     settle(channel, method.delivery_tag, False, FAILED if method.requeue else REJECT)
 
 
 def settle(channel, delivery_tag, multiple, how):
-    """Ack, reject or requeue messages, now or at tx.commit. Raises PreconditionFailed for an unknown tag."""
+    """Ack, reject or requeue messages, now or at tx.commit. Raises PreconditionFailed for an unknown tag.
+    ``how``: ACK, REJECT, or a reason to requeue (features.retry).
+    """
     if channel.transaction is not None:
         known = channel.transaction.settle(delivery_tag, multiple, how)
     elif multiple and channel.unacked.is_long(delivery_tag):
@@ -51,7 +55,7 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """Return True if an operator has requeued the message with this tag: the settlement is then no error.
+    """Return True if an operator has requeued the message with this tag, so that its settlement is no error.
     With ``multiple``, settles all unacked messages up to this tag.
     """
     # In a transaction, a tag with ``multiple`` always returns False.
@@ -65,7 +69,9 @@ def was_returned(channel, delivery_tag, multiple, how):
 
 
 def apply(channel, delivery_tag, multiple, how):
-    """Settle at once, outside a transaction. Returns False, without any effect, for an unknown tag."""
+    """Ack, reject or requeue messages at once. Returns False, without any effect, for an unknown tag. Not
+    for channels in tx mode.
+    """
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
     return channel.reject(delivery_tag, multiple, 0 if how == REJECT else how)
@@ -83,8 +89,8 @@ class Settling(Job):
         self._orders = deque()  # (step, done, failed)
 
     def order(self, tag, how, done=None):
-        """Settle all messages up to ``tag``. ``how``: ACK, REJECT, or a reason to requeue. Returns False if
-        all are settled at return; otherwise True, with a later call of ``done()``.
+        """Settle all messages up to ``tag``. Returns False if all are settled at return. Otherwise returns
+        True, and calls ``done()`` later. ``how``: ACK, REJECT, or a reason to requeue.
         """
         # While messages are requeued, their queues deliver nothing: later messages would overtake them.
         queues = () if how in (ACK, REJECT) else held_back(self._channel)
@@ -113,8 +119,8 @@ class Settling(Job):
         return is_later
 
     def carry_out(self, step, done, failed):
-        """Call ``step()`` until it returns False, after all earlier requests. Returns False if done at
-        return. Otherwise returns True, and calls ``done()`` at the end. If a later step raises, calls
+        """Call ``step()`` until it returns False, after all earlier requests. Returns False if the first call
+        was the last. Otherwise returns True, and calls ``done()`` at the end. If a later call raises, calls
         ``failed(error)``, then ``done()``.
         """
         if not self._orders and not step():

@@ -49,7 +49,7 @@ class Withdrawals(Job):
 
     @staticmethod
     def _look(connections):
-        """A generator that checks the consumers of these connections, one per step."""
+        """Check the consumers of these connections, one at each step of this generator."""
         for connection in connections:
             if connection.door == DOOR:
                 for channel in list(connection.channels.values()):

@@ -31,7 +31,9 @@ GROWTH_BYTES = 29
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
-    """Return the size in bytes of a delivery's frames. ``prefix_length``: size of class, method and tag."""
+    """Return the size in bytes of a delivery's frames. ``prefix_length``: size of the ``prefix`` of
+    write_delivery().
+    """
     # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
     size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
     if body_length:
@@ -45,7 +47,8 @@ def write_delivery(
     out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length
 ):
     """Write the method frame of a delivery at ``out[at]``. Returns the offset behind it in ``out``.
-    ``prefix``: class id, method id, and the consumer tag as a short string.
+    ``prefix``: class id, method id, and the consumer tag as a short string. At ``source[routing_at]`` are
+    exchange and routing key, as short strings.
     """
     out[at] = 1
     octets.put_be16(out, at + 1, channel)

@@ -136,7 +136,9 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """The hash ring: maps hashes of 32 bits to destinations. Of equal points the first name counts."""
+    """The hash ring: maps hashes of 32 bits to destinations. Where destinations have equal points, the first
+    in order of names counts.
+    """
 
     def __init__(self):
         # part number: (sorted points, indexes of their names, number of each point within its name)
@@ -235,7 +237,9 @@ def _points(name, first, last):
 
 
 class Jump:
-    """Jump hash: each destination has ``weight`` buckets, in order of names."""
+    """Jump hash: maps hashes to buckets. Each destination, in order of names, has as many buckets as its
+    weight.
+    """
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)

@@ -79,7 +79,7 @@ class Schedule:
         return self.next_ms(first_ms - 1)
 
     def due_ms(self, time_ms):
-        """Return when the message for ``time_ms`` is sent: later by a random part of the jitter."""
+        """Return when the message for ``time_ms`` is sent: that time plus a random part of the jitter."""
         return time_ms + randrange(self.table.get(JITTER, 0) + 1)
 
     def described(self):
@@ -231,7 +231,9 @@ def with_fields(properties, **fields):
 
 
 def as_sent(edit):
-    """Change the PropertyEdit of a stored message for sending. Returns True if the message is persistent."""
+    """Replace x-schedule, in the PropertyEdit of a stored message, by the headers that consumers get: the
+    schedule's name and time. Returns True if the message is persistent.
+    """
     schedule = Schedule(get_key(edit.headers, X_SCHEDULE))
     headers = set_key(remove_key(edit.headers, X_SCHEDULE), X_SCHEDULE_NAME, schedule.name)
     edit.headers = set_key(headers, X_SCHEDULE_TIME, Int64(schedule.time_ms))

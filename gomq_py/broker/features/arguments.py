@@ -83,7 +83,9 @@ def check_common_arguments(entity, kind, arguments):
 
 
 def check_own_arguments(entity, kind, arguments):
-    """Check the consumer arguments that this ``kind`` accepts, but not all. Raises PreconditionFailed."""
+    """Check the consumer arguments that queues of type ``kind`` accept and other types do not. ``entity``:
+    the queue in error texts. Raises PreconditionFailed.
+    """
     _check_consumer(entity, arguments, lambda row: row.kinds != TYPES and kind in row.kinds)
 
 

@@ -16,7 +16,9 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``: with a value of type ``kind``, or the constant ``value``."""
+    """A flag of ``gomq-py-ctl create_queue``. With ``kind`` it takes a value of this type; otherwise it
+    stands for the constant ``value``.
+    """
 
     name: str
     help: str
@@ -31,18 +33,20 @@ class Feature:
         effect          a sentence for docs/arguments.md; begins with "None" for a setting without effect
         value           an example, and behind a colon the unit and the range
         default         the value if nothing is given
-        others          how RabbitMQ 4 and LavinMQ 2.9 differ: "Alike.", or "Neither." has it
+        others          how RabbitMQ 4 and LavinMQ 2.9 differ, as a text; "Alike.": they do not; "Neither.":
+                        both lack the setting
         argument        the argument's name, for queues of ``kinds``
         check(value, arguments)
                         raises WrongValue
-        place           position in RabbitMQ's order of checks, of which the first fault is reported
+        place           position in RabbitMQ's order of checks; only the first fault is reported
         policy          the key in policies, and in operator policies if ``operator``
         check_policy(feature, value)
                         raises PolicyError
-        word            RabbitMQ's name for the value
+        word            RabbitMQ's name for the value, in error texts
         check_beside(feature, definition)
-                        checks the policy's other keys
-        hands_on_to     the value names an "exchange" or a "queue" that gets messages; "": neither
+                        raises PolicyError if other keys of the policy exclude this one
+        hands_on_to     kind of the entity that the value names and that gets messages, "exchange" or "queue".
+                        "": the value only says how messages go there. None: the key sends no messages on
         component       the component whose handler (broker.policies.parameters) applies the key
         setting         the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes
         by_queue        True if the queue itself applies the setting

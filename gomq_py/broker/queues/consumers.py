@@ -58,7 +58,7 @@ class Consumer:
         return None
 
     def is_behind(self):
-        """True if a stream has messages that this consumer was not offered yet."""
+        """True if the queue may have messages for this consumer. Consumers of streams override this."""
         return True
 
     def cancelled_by(self, queue, reason):
@@ -215,13 +215,15 @@ class QueueGuard:
         return ADMITTED
 
     def appended(self):
-        """Called when the queue has stored a message: remember its deduplication id, drop excess messages."""
+        """Remember the deduplication id of a message that the queue has stored, and drop excess messages."""
 
     def asked(self):
         """Drop messages with a TTL of 0 from the head. Called before basic.get or counting ready messages."""
 
     def peek(self, message):
-        """Drop expired messages, and fill ``message`` with the next. Returns False if no message is shown."""
+        """Drop expired messages, and fill ``message`` with the next one to deliver. Returns False if no
+        message can be shown.
+        """
         return False
 
     def enforce(self):

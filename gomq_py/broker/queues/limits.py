@@ -121,8 +121,8 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """True if the new message fits into a queue whose oldest message must stay. Otherwise dead-letters
-        the new message, if the queue has a dead letter exchange.
+        """True if the new message fits into a queue whose oldest message may not be dropped (``is_stuck``).
+        Otherwise dead-letters the new message, if the queue has a dead letter exchange.
         """
         self._trim()
         if not self.is_stuck or not self._overflows(message):

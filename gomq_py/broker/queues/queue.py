@@ -279,7 +279,9 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its position, marked redelivered. The limits treat it as LOST."""
+        """Put an unacked message back to its position, marked redelivered. For the limits it counts as LOST
+        (features.retry), as at the end of its channel.
+        """
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
@@ -357,7 +359,9 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if a consumer is exclusive, or if a new consumer must not be ``exclusive``."""
+        """Raise AccessRefused if a new consumer must not be attached: another one is exclusive, or the new
+        one is ``exclusive`` and the queue has consumers or ``single_active``.
+        """
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -453,8 +457,8 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver about TURN_OCTETS bytes to ready consumers. Returns the count of bytes written. Further
-        messages follow after the next poll of the event loop.
+        """Deliver about TURN_OCTETS bytes to consumers with capacity. Returns the count of bytes written.
+        Further messages follow after the next poll of the event loop.
         """
         octets = 0
         self.turning = True

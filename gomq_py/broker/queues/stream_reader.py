@@ -94,7 +94,9 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Reset the counts of skipped and damaged messages. Returns bytes to add to those delivered."""
+        """Return the cost of the messages skipped since the last call, filtered out or damaged, in bytes: it
+        counts like bytes delivered.
+        """
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
@@ -126,7 +128,8 @@ class StreamReader:
 
 class StreamFlight:
     """A reader's unsettled messages in order of offsets. Used when the reader's position is stored or its
-    bytes in flight are limited. ``octets``: bytes of unsettled bodies. ``count``: messages since the oldest.
+    bytes in flight are limited. ``octets``: bytes of unsettled bodies. ``count``: number of messages from the
+    oldest unsettled one on, including settled ones between.
     """
 
     # A ring of 16 octets a message: offset u64, size u64. The highest bit of the size marks a processed
@@ -152,8 +155,8 @@ class StreamFlight:
         return 0
 
     def settle(self, offset, is_done=True):
-        """Settle the message at this offset. Returns True if the oldest message in flight is now another or
-        gone. ``is_done``: True if the message was processed, False if it was returned.
+        """Settle the message at this offset. Returns True if oldest() has changed, or no message is in flight
+        any more. ``is_done``: True if the message was processed, False if it was returned.
         """
         # A returned message remains the oldest until a later one is processed: clients return their messages
         # before they disconnect.

@@ -53,9 +53,9 @@ class Destination(_scheduler.TurnTaker):
         self.declared_by = None
 
     def publish(self, message):
-        """Store one message, copying the needed parts. Returns 1 (stored), 0 (refused) or LATER (publish
-        again). After LATER, publish again when ``message.lacking(callback)`` calls back: files are being
-        made. Never raises because of the message.
+        """Store one message, copying the needed parts. Returns 1 (stored), 0 (refused) or LATER (files are
+        being made). After LATER call ``message.lacking(callback)``, and publish again when the callback is
+        called. Never raises because of the message.
         """
         return 0
 
@@ -131,8 +131,9 @@ class Route:
 
 class RememberedRoutes:
     """Cache of routes of one connection or delay queue, which chooses the form of the keys (bytes).
-    ``ask(key)`` returns a missing Route, or None if such messages must take the general publish path.
-    ``last``: the route found last, or None. ``last_key``: its key, compared before ``find`` is called.
+    ``ask(key)`` makes a Route that the cache lacks; it returns None if such messages must take the general
+    publish path. ``last``: the route found last, or None. ``last_key``: its key, which callers compare before
+    they call ``find``.
     """
 
     __slots__ = ("last", "last_key", "ask", "routes", "most")

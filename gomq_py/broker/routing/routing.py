@@ -51,9 +51,9 @@ class Routing:
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """Return (destinations, name of a header), valid for all messages with this key and the same list in
-        that header. With None as the name, the destinations are right for all messages with this key. Returns
-        None if they depend on headers in another way.
+        """Return (destinations, name of a header). The destinations are those of all messages with this key
+        and the same list in that header; if the name is None, of all messages with this key. Returns None if
+        the destinations depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:

@@ -221,9 +221,9 @@ class QueueFactory:
         OutOfResources before any file is touched, or OSError. Raises StoreError for a new store; a recovered
         store that cannot be opened is closed.
 
-        ``route_of(exchange, routing_key)`` returns the Route of due messages, or None. After None,
-        ``route(exchange, message, headers, pending)`` is called for each due message. ``changed(exchange)``
-        is called whenever a durable store was reopened after a fault.
+        ``route_of(exchange, routing_key)`` returns the Route of due messages. If it returns None,
+        ``route(exchange, message, headers, pending)`` is called for each of them. ``changed(exchange)`` is
+        called whenever a durable store was reopened after a fault.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -435,7 +435,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Part the queue from its limits later, because a method of the limits may be the caller."""
+        """Call part(queue) later, because a method of the queue's limits may be the caller."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 

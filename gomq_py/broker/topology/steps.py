@@ -15,7 +15,9 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Job that calls ``step()`` until it returns False, despite errors. Events name who began the job."""
+    """Job that calls ``step()`` until it returns False, despite errors. Events that the steps cause name the
+    user who began the job.
+    """
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -29,7 +31,7 @@ class Steps(Job):
         return self._events.on_behalf_of(self._actor, self.some)
 
     def some(self):
-        """Do a slice of the steps. Returns True if more are left."""
+        """Call ``step()`` for a slice of time. Returns True if steps are left."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -42,7 +44,8 @@ class Steps(Job):
 
 class VHostDeletion(Job):
     """Closes a deleted vhost's ``connections``, removes its contents and permissions, then calls ``done()``.
-    Events name the user who deleted the vhost. ``counts``: (queues, exchanges that users have declared).
+    Events that this causes name the user who deleted the vhost. ``counts``: (number of queues, number of
+    exchanges that users have declared).
     """
 
     name = "deleting a vhost"

@@ -2,7 +2,8 @@
 
 broker.verbs checks permissions and calls the VHost. A method checks everything first, then writes the
 definitions log, then changes the model. Only restart_queue() may switch greenlets. Error texts are
-RabbitMQ's. Callers answer about durable entities once the disk has them. ``owner``: a client's connection.
+RabbitMQ's. Callers answer a client about a durable entity only when the log is on disk. ``owner``: a client's
+connection.
 """
 from functools import partial
 
@@ -215,8 +216,9 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return earlier destinations, without deleted queues and with the new objects of reopened queues."""
-        # A reopened queue is another object.
+        """Return these destinations, found earlier, as a list. Leaves out queues deleted since, and has the
+        present objects of queues reopened since.
+        """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 
@@ -305,7 +307,8 @@ class VHost(Routing):
 
     def create_queue(self, name, durable, auto_delete, arguments, owner=None, by=None):
         """Make a queue of any type, without checks of its name and arguments. Returns the queue. ``owner``:
-        the connection to which the queue is exclusive, or None. Raises PreconditionFailed, OutOfResources.
+        the connection to which the queue is exclusive, or None. Raises PreconditionFailed, OutOfResources,
+        UnknownType; StoreError or OSError if its files cannot be made.
         """
         assert name not in self.queues, name
         self._check_room(name)

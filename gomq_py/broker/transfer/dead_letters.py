@@ -602,7 +602,9 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """List the x-death entries after this death. Its entry, which is new or counted up, comes first."""
+    """Return the list of a message's x-death entries with this death. Its entry comes first; if there was one
+    for the same queue and reason, its count is increased.
+    """
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:

@@ -167,7 +167,9 @@ class DelayQueue(_routes.Destination):
         self._transfer.start()
 
     def _scanned_due_ms(self, message):
-        """Return the due time of a message with simple headers. At 0 or less due_ms_of() must decide."""
+        """Return the due time (Unix ms) of a message whose headers are simple, without decoding them. A
+        result of 0 or less means that due_ms_of() must compute it.
+        """
         p, at = message.buffer, message.properties_at
         if (
             message.kind != forms.BASIC or message.properties_length <= 2

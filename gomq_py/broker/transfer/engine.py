@@ -128,7 +128,7 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Provide ``count`` bytes, overwriting the last copy. Returns False if these exceed MOST_OCTETS."""
+        """Make room for ``count`` bytes, in place of the last copy. Returns False above MOST_OCTETS."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):

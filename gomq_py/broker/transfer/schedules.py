@@ -50,7 +50,8 @@ class Entry:
 class Schedules:
     """The schedules of a DelayQueue. ``pending``: {location: destinations that lack the message}.
     ``may_write(user)``, if set, returns False if that user may no longer publish to the exchange.
-    ``sent_count``: messages sent. ``missed_count``: times left out; successive ones count as one.
+    ``sent_count``: number of messages sent. ``missed_count``: how often times were left out; several times
+    left out in a row count once.
     """
 
     def __init__(self, queue, when_safe, pending, on_due):
@@ -311,7 +312,7 @@ class Schedules:
         self._touch()
 
     def _next_ms(self, entry, schedule, now_ms):
-        """Return the schedule's next time, after its rule for missed times; 0 if it has none."""
+        """Return the schedule's next time in Unix ms, by its rule for missed times; 0 if no time is left."""
         time_ms = next_ms = schedule.next_ms(0)
         if not 0 < next_ms <= now_ms:
             entry.late_left = 0

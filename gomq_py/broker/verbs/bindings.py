@@ -9,8 +9,9 @@ from gomq_py.errors import Refused
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
     """Bind a queue or exchange (``kind``) to ``source``. Returns True if the client's answer must wait for
-    the disk. Needs write on the destination, read on the source, and with a topic permission read on the
-    routing key. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    the disk. Needs write on the destination and read on the source; a user with a topic permission also
+    needs read on the routing key. Raises AccessRefused, NotFound, OutOfResources, PreconditionFailed,
+    ResourceLocked.
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
@@ -24,7 +25,7 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
 def unbind(caller, kind, destination, source, routing_key, arguments=None):
     """Unbind a queue or exchange (``kind``) from ``source``. Returns True if the client's answer must wait
     for the disk. Needs the same rights as bind(), even for a missing binding. Raises AccessRefused,
-    ResourceLocked.
+    OutOfResources, ResourceLocked.
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
@@ -36,7 +37,9 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def check_own(caller, queue, source, routing_key):
-    """Check that the caller may create the queue and bind it with this key. Raises NoPermission, NotFound."""
+    """Check that the caller may create the queue and bind it to ``source`` with this key. Raises
+    AccessRefused, NoPermission.
+    """
     caller.access.check_configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 

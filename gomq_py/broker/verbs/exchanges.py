@@ -20,8 +20,9 @@ class DeclaredExchange(NamedTuple):
 
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-    """Declare an exchange. Returns DeclaredExchange. Raises UnknownType, AccessRefused, PreconditionFailed.
-    Needs configure. A new exchange with an alternate exchange needs read, too, and write on the alternate.
+    """Declare an exchange. Returns DeclaredExchange. Needs configure. A new exchange with an alternate
+    exchange needs read, too, and write on the alternate. Raises AccessRefused, OutOfResources,
+    PreconditionFailed, UnknownType.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     vhost.kinds.declarable_exchange_type(type_)  # first, as in RabbitMQ
@@ -59,7 +60,7 @@ def passive_declare(caller, name):
 
 def delete(caller, name, if_unused=False):
     """Delete an exchange. Returns True if the client's answer must wait for the disk. Needs configure, even
-    for a missing exchange. Raises AccessRefused, PreconditionFailed.
+    for a missing exchange. Raises AccessRefused, OutOfResources, PreconditionFailed.
     """
     name = cleaned(name)
     caller.vhost.check_not_default(name)

@@ -13,7 +13,8 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 class UnsyncedQueues:
     """Collects the tuples of queues that must be flushed to disk before an answer. ``last``: the tuple added
-    last, or None. Callers do not add an equal tuple, since most publishes go to the same queues as before.
+    last, or None. Callers compare with it, and do not add the same tuple again: most publishes go to the same
+    queues as before.
     """
 
     __slots__ = ("last", "before")
@@ -93,7 +94,9 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """Return the last waiting answer, for publishes that need no flush. Call it only if is_waiting()."""
+        """Return the last waiting answer, to which publishes that need no flush are added. Call it only if
+        is_waiting().
+        """
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):

@@ -144,7 +144,9 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Do prepare() for an exchange object, to which the caller may publish, instead of a name."""
+    """Do the same as prepare() with an Exchange instead of a name. The caller has the right to write to it,
+    which is not checked again.
+    """
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -210,14 +212,18 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Make the Publication of a message that the fast path could not finish: a destination answered LATER."""
+    """Count a message that the fast path could not finish, because a destination answered LATER. Returns its
+    Publication.
+    """
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
-    """Record and count a publish. ``taken``, ``somebody_took``: as in Publication."""
+    """Note the result of a publish in the Publication, and count the publish. ``taken``, ``somebody_took``:
+    as in Publication.
+    """
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took

@@ -34,7 +34,7 @@ class Deleted(NamedTuple):
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
     """Declare a queue; without a name, a name is generated. Returns DeclaredQueue. Needs configure. A new
     queue with a dead letter exchange needs read, too, and write on that exchange. Raises AccessRefused,
-    NotFound, PreconditionFailed, ResourceLocked.
+    NotFound, OutOfResources, PreconditionFailed, ResourceLocked, UnknownType.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     generated = not name
@@ -59,7 +59,7 @@ def passive_declare(caller, name):
 
 def delete(caller, name, if_unused=False, if_empty=False):
     """Delete a queue and cancel its consumers. Needs configure, even for a missing queue. Returns Deleted.
-    Raises AccessRefused, PreconditionFailed, ResourceLocked.
+    Raises AccessRefused, OutOfResources, PreconditionFailed, ResourceLocked.
     """
     vhost, name = caller.vhost, cleaned(name)
     caller.access.check_configure("queue", name)
@@ -105,7 +105,8 @@ def readable(caller):
 
 def purge(caller, name):
     """Drop the ready messages. Returns (queue, count of dropped messages). The client's answer must wait for
-    ``queue.after_purge``. Needs read. Raises AccessRefused, NotFound, ResourceLocked.
+    ``queue.after_purge``. Needs read. Raises AccessRefused, NotFound, OutOfResources (streams),
+    ResourceLocked.
     """
     queue = _to_drop_from(caller, name)
     queue.serve()
@@ -114,7 +115,8 @@ def purge(caller, name):
 
 def purge_some(caller, name, count):
     """Drop up to ``count`` ready messages, the oldest first, in slices. Returns the queue. Needs read, which
-    is checked before each slice. Raises AccessRefused, NotFound, ResourceLocked. May switch greenlets.
+    is checked before each slice. A stream drops all its messages. Raises AccessRefused, NotFound,
+    OutOfResources (streams), ResourceLocked. May switch greenlets.
     """
     queue = _to_drop_from(caller, name)
     left = count
@@ -131,7 +133,7 @@ def purge_some(caller, name, count):
 
 
 def until_opened(queue):
-    """Wait until the queue has opened the files of its next message. May switch greenlets."""
+    """Wait until the queue has opened the files of its next message, or is closed. May switch greenlets."""
     opened = Event()
     queue.when_opened(opened.set)
     opened.wait()

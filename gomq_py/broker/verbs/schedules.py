@@ -18,7 +18,9 @@ def is_set(exchange, envelope, headers):
 
 
 def checked(caller, exchange, headers, properties, body_length, now_ms):
-    """Check a schedule's message. Returns properties to store. Raises PreconditionFailed, OutOfResources."""
+    """Check a message that sets or deletes a schedule. Returns the encoded properties to store; x-schedule in
+    them names the user, unless the user is a token's. Raises PreconditionFailed, OutOfResources.
+    """
     schedule = _schedule.read(headers, not body_length, now_ms)
     if len(properties) + body_length > _schedule.MOST_OCTETS:
         raise PreconditionFailed(
