@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """The waits between attempts: first ``first_s`` seconds, each next one ``factor`` times as long, up to
-    ``most_s`` seconds.
+    """The waits between attempts: ``first_s`` seconds, then each ``factor`` times as long as the one before,
+    up to ``most_s`` seconds.
 
     The waits grow so that clients do not overload a broker that restarts. Each wait is shortened at random by
     up to the fraction ``jitter`` (0 to 1), so that clients do not reconnect all at once. ``retries``: the
@@ -35,9 +35,7 @@ class Backoff:
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt: int) -> float:
-        """Return the wait in seconds before retry number ``attempt`` (from 1) without jitter. Ignores
-        ``retries``.
-        """
+        """Return the seconds before retry number ``attempt`` (from 1) without jitter. Ignores ``retries``."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
@@ -69,9 +67,7 @@ class Attempts:
         self.count = 0
 
     def failed(self) -> float | None:
-        """Count a failure. Returns the seconds to wait before the next attempt, or None if no attempt is
-        left.
-        """
+        """Count a failure. Returns the seconds until the next attempt, or None if no attempt is left."""
         at_s, self._succeeded_at_s = self._succeeded_at_s, None
         if at_s is not None and self._clock() - at_s > self._backoff.longest_s(self.count + 1):
             self.count = 0

@@ -116,8 +116,8 @@ class Channel:
         self.connection.forget(self)
 
     def flow(self, active: bool) -> bool:
-        """Ask the broker to stop (``active`` False) or restart deliveries on this channel. Returns the state
-        that the broker answers: True if it delivers.
+        """Ask the broker to stop (``active`` False) or restart deliveries on this channel. Returns the new
+        state as the broker reports it: True if it delivers.
         """
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
@@ -203,8 +203,8 @@ class Channel:
         properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
     ) -> int:
         """Publish a message without waiting for the confirm. Returns the message's sequence number in confirm
-        mode, else 0. ``properties``: a Properties, encoded properties as bytes, or None. A str body is sent
-        in UTF-8.
+        mode, else 0. ``properties``: a Properties, encoded properties as bytes, or None. A str body is
+        encoded as UTF-8.
         """
         self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
         return self._number_publish()
@@ -355,8 +355,8 @@ class Channel:
         return self.await_reply(expected, timeout_s)
 
     def await_reply(self, expected: Any, timeout_s: float | None = None) -> Any:
-        """Wait for the next answer on this channel and return it. Raises UnexpectedFrame unless it is of the
-        class, or one of the tuple of classes, ``expected``.
+        """Wait for the next answer on this channel and return it. Raises UnexpectedFrame unless it is an
+        instance of ``expected``, a class or a tuple of classes.
         """
         self._wait(
             lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,

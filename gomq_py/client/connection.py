@@ -144,9 +144,7 @@ class Connection(Stream):
         self._channels.clear()
 
     def update_secret(self, new_secret: bytes, reason: str) -> None:
-        """Send the broker a new OAuth token for this connection. Raises ConnectionClosed if the broker
-        refuses it, or Timeout.
-        """
+        """Send the broker a new OAuth token for this connection. Raises ConnectionClosed or Timeout."""
         self._tell(ConnectionUpdateSecret(new_secret=new_secret, reason=reason))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 

@@ -8,9 +8,7 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """A received message. ``raw_properties`` are the encoded properties, decoded when ``properties`` is first
-    read.
-    """
+    """A received message. ``raw_properties``: its encoded properties, which ``properties`` decodes."""
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 

@@ -132,8 +132,8 @@ class Link:
         self._wake()
 
     def is_own_thread(self) -> bool:
-        """Return whether the calling thread serves the connection, usually as the link's thread. It must not
-        wait for the link.
+        """Return whether the calling thread is the link's, or serves the connection in its place (``serve``).
+        Such a thread must not wait for the link.
         """
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
@@ -149,9 +149,9 @@ class Link:
     def serve(
         self, future: "Future[Any]", timeout_s: float, function: Callable[..., object], *args: Any,
     ) -> bool:
-        """Call ``function(*args)`` in the calling thread, and serve the connection there until ``future`` is
-        done, or for ``timeout_s``. Returns False, and does not call the function, if the link's thread is
-        busy.
+        """Call ``function(*args)`` in the calling thread, and read and write the connection there until
+        ``future`` is done, or for ``timeout_s``. Returns False, and does not call the function, if the link's
+        thread is busy.
         """
         # May return True before the future is done; the link's thread then goes on. The function must write
         # little (32 KiB) and must not wait. Greenlets must not call this: it would block the other greenlets

@@ -57,7 +57,7 @@ class MQTTClient(Stream):
     """An MQTT client. The constructor connects and logs in. It raises ConnectionClosed with the server's
     reason code, Timeout, or OSError if nothing listens.
 
-        url                  keyword arguments override its query
+        url                  an MQTT URL; keyword arguments override its query
         properties           MQTT 5 properties of CONNECT, {name: value}
         will                 a gomq_py.mqtt.wire.packets.Will
         session              the Session of an earlier client, to continue it
@@ -111,10 +111,10 @@ class MQTTClient(Stream):
     # Requests.
 
     def connect(self) -> ConnackPacket:
-        """Send CONNECT and wait for CONNACK.
+        """Send CONNECT and wait for CONNACK, which is returned.
 
-        Resends the session's unacknowledged messages if the server has the session, and drops them otherwise.
-        Raises Timeout, or ConnectionClosed with the reason code if the server refuses.
+        Resends the session's unacknowledged messages if the server has the session (in MQTT 3.1 always), and
+        drops them otherwise. Raises Timeout, or ConnectionClosed with the reason code if the server refuses.
         """
         parameters = self.parameters
         self.send_packet(ConnectPacket(
@@ -143,8 +143,8 @@ class MQTTClient(Stream):
     def subscribe(
         self, *filters: str | Subscription, qos: int = 0, properties: dict[str, Any] | None = None,
     ) -> SubackPacket:
-        """Subscribe to ``filters``, each a text, which gets ``qos``, or a
-        gomq_py.mqtt.wire.packets.Subscription. Returns the SUBACK, which has a reason code for each filter.
+        """Subscribe to ``filters``, each a text or a gomq_py.mqtt.wire.packets.Subscription. ``qos``: for the
+        texts. Returns the SUBACK, which has a reason code for each filter.
         """
         subscriptions = tuple(
             each if isinstance(each, Subscription) else Subscription(each, qos) for each in filters)
@@ -268,8 +268,8 @@ class MQTTClient(Stream):
         raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
 
     def take_over(self) -> bytes:
-        """Let the caller itself read and write the socket. Returns the bytes that were received and not
-        handled yet.
+        """Let the caller itself read and write the socket until ``give_back``. Returns the bytes that were
+        received and not handled yet.
         """
         octets = bytes(self._reader.buffer)
         self._reader.buffer.clear()

@@ -241,9 +241,7 @@ class Stream:
         raise (self.error or error).again() from cause
 
     def end(self, error: ConnectionClosed) -> None:
-        """Close the socket and store ``error`` as the reason. Does nothing if the connection has ended
-        already.
-        """
+        """Close the socket and store ``error`` as the reason, unless the connection has ended before."""
         if self.error is not None:
             return
         self.error = error

@@ -95,9 +95,7 @@ class Transport:
 
 
 def _sibling(module, name):
-    """Import ``name`` from the package that ``module`` is in. For gevent.socket and "select" this is
-    gevent.select.
-    """
+    """Import ``name`` from the package of ``module``: gevent.select for gevent.socket and "select"."""
     package = module.__name__.rpartition(".")[0]
     return import_module(f"{package}.{name}" if package else name)
 

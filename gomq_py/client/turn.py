@@ -11,8 +11,8 @@ import threading
 
 
 class Turn:
-    """The exclusive right to serve a connection. The link's thread has it, and lends it to a caller during
-    ``wait``.
+    """The exclusive right to read and write a connection. The link's thread has it, and lends it to callers
+    in ``wait``.
 
     ``connection_number`` and ``wake_number`` are file descriptors: of the connection's socket, and of the
     socket that wakes the link's thread.
@@ -43,9 +43,7 @@ class Turn:
             self._lock.acquire()
 
     def take(self) -> bool:
-        """Take the right to serve, in a caller's thread. Returns False at once if another thread has the
-        right.
-        """
+        """Take the right, in a caller's thread. Returns False at once if another thread has it."""
         if not self._lock.acquire(blocking=False):
             return False
         self.caller_waits = False
@@ -62,7 +60,7 @@ class Turn:
         return bool(ready), self._was_woken(ready)
 
     def give_back(self) -> None:
-        """Give the right to serve back to the link's thread, which wakes if there is unread input."""
+        """Give the right back to the link's thread, which wakes if there is unread input."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 

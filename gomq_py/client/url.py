@@ -61,9 +61,7 @@ class MQTTParameters:
 
     @property
     def user_name(self) -> str | None:
-        """The user name for CONNECT: ``vhost:user`` if the URL has a virtual host; None if the URL has no
-        user.
-        """
+        """The user name for CONNECT: ``vhost:user`` if the URL has a virtual host; None without a user."""
         if self.user is None or self.virtual_host is None:
             return self.user
         return f"{self.virtual_host}:{self.user}"

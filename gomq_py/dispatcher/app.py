@@ -48,7 +48,7 @@ Failed = TypeVar("Failed", bound=Callable[[TaskContext, BaseException], object])
 
 
 class TaskOptions(TypedDict, total=False):
-    """The keywords of ``Dispatcher.task`` that do not change a task's signature, for type checkers."""
+    """The keyword arguments of ``Dispatcher.task`` except ``with_uuid``, for type checkers."""
 
     name: str | None
     queue: str | None
@@ -117,9 +117,9 @@ class AppTask(Generic[Called, Sent, Result]):
         """Send the task, and wait for the broker's confirm. Returns the task's uuid.
 
         ``delay_s``, ``eta``: run after so many seconds, or at this time (datetime or Unix seconds).
-        ``priority``: higher ones run first. ``unique``: a text; the broker drops the task if a recent one had
-        the same. ``key``: tasks with the same key (a text or an integer) run in order, one at a time.
-        ``expires_s``: drop the task if it has not begun after so many seconds. Raises BadTask (BadArgument),
+        ``priority``: higher ones run first. ``unique``: the broker drops the task if a recent one had the
+        same text ``unique``. ``key``: tasks with the same key (a text or an integer) run in order, one at a
+        time. ``expires_s``: drop the task if it has not begun after so many seconds. Raises BadTask,
         NotDelivered.
         """
         return self.app.server.publish(

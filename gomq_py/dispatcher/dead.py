@@ -25,8 +25,8 @@ _OF_EARLIER_ATTEMPTS = (
 
 @dataclass
 class Outcome:
-    """The result of ``retry_dead``: ``moved`` counts tasks by (name, error). Tasks that stay are counted in
-    ``others``, if they have another name than asked for, or ``expired``.
+    """The result of ``retry_dead``. ``moved`` counts the moved tasks by (name, error). Of the tasks that stay
+    dead, ``others`` counts those of other names, ``expired`` those that have expired.
     """
 
     moved: Counter[tuple[str, str]] = field(default_factory=Counter)

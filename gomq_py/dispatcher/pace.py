@@ -31,8 +31,8 @@ class Pace:
         self._is_planned = False
 
     def begin(self, runner: Any, invocation: Any) -> None:
-        """Let the runner begin the invocation, at once or when its time comes. Without an interval raises the
-        runner's error.
+        """Let the runner begin the invocation, at once or when its time comes. With ``interval_s`` 0 raises
+        the runner's error.
         """
         if not self._interval_s:
             self._start(runner, invocation)

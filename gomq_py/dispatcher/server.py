@@ -177,8 +177,8 @@ class Server:
         return self._send(self._placed(task), task)
 
     def new_worker(self, config: WorkerConfig, tasks: dict[str, TaskConfig] | None = None) -> Worker:
-        """Make a Worker, declare its queue, and return the Worker, which is not started yet. ``tasks``: {task
-        name: TaskConfig}. Raises ValueError, ServiceDisconnected, DispatcherError.
+        """Make a Worker, declare its queue, and return the Worker, which is not started yet. ``tasks``: the
+        TaskConfig of each task, by name. Raises ValueError, ServiceDisconnected, DispatcherError.
         """
         if self._closing:
             raise ServiceDisconnected("Service is disconnected: the server was closed")

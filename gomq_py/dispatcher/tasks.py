@@ -67,9 +67,10 @@ class Task:
     """A task to send. ``args``: Arguments or plain values. ``routing_key``: if empty, the Server's default.
 
     An empty ``uuid`` is replaced by a new one. ``delay_s``: seconds before the task runs. ``priority`` needs
-    a queue with priorities. ``unique``: a text; the broker drops the task if a recent one had the same.
-    ``expires_s``: the worker drops the task if it has not begun after so many seconds. ``broker_drops``: the
-    broker drops it then, too, or dead-letters it if its queue has a dead-letter exchange.
+    a queue with priorities. ``unique``: the broker drops the task if a recent one had the same text
+    ``unique``. ``expires_s``: the worker drops the task if it has not begun after so many seconds.
+    ``broker_drops``: the broker drops it then, too, or dead-letters it if its queue has a dead-letter
+    exchange.
 
     ``schedule``: the table of the header x-schedule, by which the broker sends the task repeatedly. A table
     with only a name deletes the schedule of this name.

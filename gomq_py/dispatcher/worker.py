@@ -125,7 +125,7 @@ class Worker:
         self._call(self._stop)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. Returns True if all have
+        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. Returns True if all
         finished.
         """
         self.stop()
@@ -175,9 +175,7 @@ class Worker:
         return True
 
     def end(self, error: BaseException | None) -> None:
-        """Stop for good, because the link has ended. Running tasks go on, and other workers may get them,
-        too.
-        """
+        """Stop for good, because the link has ended. Running tasks go on; other workers may get them, too."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -449,9 +447,7 @@ class Worker:
         )
 
     def _give_up(self, delivery, error):
-        """Dead-letter the message, with the error as the reason, or reject it if there is no dead letter
-        queue.
-        """
+        """Dead-letter the message, with the error as reason, or reject it if ``dead_letters`` is ""."""
         text = text_of(error)
         self._log.error("worker %r gives up a message of queue %r: %s", self.name, self.config.queue, text)
         if not self._dead_letters:

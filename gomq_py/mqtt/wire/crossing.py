@@ -24,7 +24,7 @@ write_block() converts basic properties to those of a PUBLISH by the reverse of 
     headers                  user properties, if they are texts, numbers or booleans
 
 Values that do not fit, or are no UTF-8 where text is required, are left out; earlier values have precedence.
-In functions ``p`` and ``out`` point to bytes read and written, ``limit`` is the end of the room in ``out``.
+``p``, ``out``: pointers to bytes read and written. ``limit``: the end of ``out``. An end: the offset behind.
 """
 from gomq_py import octets
 from gomq_py.content import fields, forms, properties
@@ -238,7 +238,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns the offset behind."""
+        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns their end."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -481,8 +481,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string ``p[start]`` as user property. Returns its end; ``at`` if too long or not UTF-8.
-    """
+    """Write short string ``p[start]`` as user property. Returns its end; ``at`` if too long or not UTF-8."""
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
@@ -561,17 +560,17 @@ def record_flags(qos, retain, replayed=False, named=False):
 
 
 def qos_of(flags):
-    """Return the QoS in an MQTT record's flags: that of the publish or, if REPLAYED, of the delivery."""
+    """Return the QoS in an MQTT record's flags: of the publish or, in a retained replay, of the delivery."""
     return flags >> QOS_SHIFT & QOS_MASK
 
 
 def is_acknowledged(flags):
-    """Return whether the flags are those of a message published at QoS 1 or 2, which is not REPLAYED."""
+    """Return whether a record's flags say: published at QoS 1 or 2, and no replay of a retained message."""
     return qos_of(flags) > 0 and not flags & REPLAYED
 
 
 def with_publisher(block, client_id):
-    """Return a PUBLISH's properties with the publisher's client id appended, for a record with NAMED."""
+    """Return a PUBLISH's properties (bytes) with the publisher's client id added as the last one."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 

@@ -477,7 +477,7 @@ class PingrespPacket(PingreqPacket):
 
 
 class DisconnectPacket(Packet):
-    """DISCONNECT: the last packet. Before MQTT 5 only clients send it, without a reason code."""
+    """DISCONNECT: announces a close. Before MQTT 5 only clients send it, without a reason code."""
 
     TYPE, NAME = DISCONNECT, "DISCONNECT"
     FIELDS = (("reason_code", 0), ("properties", None))
