@@ -1,1 +1,1 @@
-"""Blocking AMQP and MQTT clients, standard library only."""
+"""Blocking AMQP 0-9-1 and MQTT clients, which need only the standard library."""

@@ -1,4 +1,4 @@
-"""Back-off: computes how long to wait before the next attempt of a connection or a task."""
+"""Back-off: computes how long to wait before the next attempt to connect or to run a task."""
 
 import random
 import time
@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Computes waits between attempts, which double from ``first_s`` up to ``most_s`` seconds.
+    """The waits between attempts: ``first_s`` seconds, then each ``factor`` times as long as the one before,
+    up to ``most_s`` seconds.
 
-    So clients do not overload a broker that restarts. Each wait is shortened at random by up to the fraction
-    ``jitter``, so that clients do not reconnect all at once. ``retries``: most attempts after the first;
-    None: no limit.
+    The waits grow so that clients do not overload a broker that restarts. Each wait is shortened at random by
+    up to the fraction ``jitter`` (0 to 1), so that clients do not reconnect all at once. ``retries``: the
+    most attempts after the first one; None: no limit.
     """
 
     def __init__(
@@ -27,20 +28,24 @@ class Backoff:
         self.factor = factor
 
     def wait_s(self, attempt: int) -> float | None:
-        """Seconds to wait before retry number ``attempt`` (from 1); None if no retry is left."""
+        """Return the seconds to wait before retry number ``attempt`` (from 1), or None if no retry is left.
+        """
         if self.retries is not None and attempt > self.retries:
             return None
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt: int) -> float:
-        """Seconds before retry number ``attempt`` (from 1), without jitter or limit of retries."""
+        """Return the seconds before retry number ``attempt`` (from 1) without jitter. Ignores ``retries``."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
 
 class Attempts:
-    """Counts consecutive failures, for example of attempts to connect. ``worked`` resets the count. A success
-    that lasts longer than the next wait resets the count at the failure after it.
+    """Counts consecutive failures (``count``), for example of attempts to connect, and computes the wait
+    after each.
+
+    ``worked()`` sets the count to 0. ``failed()`` starts again at 1 if more time has passed since
+    ``succeeded()`` than the next wait would take.
     """
 
     # A success does not reset the count at once: a peer that accepts clients and drops them at once would be
@@ -54,11 +59,11 @@ class Attempts:
         self._succeeded_at_s: float | None = None
 
     def succeeded(self) -> None:
-        """Note that an attempt has succeeded. The count is not reset yet."""
+        """Record the time at which an attempt succeeded. Does not change the count."""
         self._succeeded_at_s = self._clock()
 
     def worked(self) -> None:
-        """Reset the count of failures, because the connection has been of use."""
+        """Set the count of failures to 0, because the connection has done useful work."""
         self.count = 0
 
     def failed(self) -> float | None:

@@ -1,5 +1,5 @@
-"""Channel of the blocking client: has one Python method per AMQP method. Calls wait for their answers. The
-channel collects deliveries and returned messages for the caller.
+"""AMQP channel of the blocking client, with one Python method for each AMQP method. A method that the broker
+answers waits for the answer. Deliveries and returned messages are kept in deques for the caller.
 """
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gomq_py.client.connection import Connection
 
     class Declared(Protocol):
-        """The fields of QueueDeclareOk."""
+        """The fields of queue.declare-ok."""
 
         queue: str
         message_count: int
@@ -43,7 +43,7 @@ _ANSWERS_MOST = 1024
 
 
 class _Incoming:
-    """A message that is being received, from its method to its last body frame."""
+    """A message of which the method frame has arrived, and the last body frame has not."""
 
     __slots__ = ("method", "properties", "parts", "missing")
 
@@ -57,11 +57,12 @@ class _Incoming:
 class Channel:
     """An AMQP channel, opened by ``Connection.channel``.
 
-    A call raises ChannelClosed or ConnectionClosed if the broker closes the channel or the connection, and
-    Timeout if the broker does not answer.
+    Any call that sends or waits may switch greenlets. It raises ChannelClosed or ConnectionClosed if the
+    channel or the connection is closed, and Timeout if the broker does not answer.
 
-    The caller empties these lists: ``deliveries``, messages for consumers without a callback; ``returned``,
-    messages that the broker returned; ``cancelled``, tags of consumers that the broker cancelled.
+    The caller must empty these deques: ``deliveries``, messages for consumers without a callback;
+    ``returned``, messages that the broker returned; ``cancelled``, tags of consumers that the broker
+    cancelled.
     """
 
     def __init__(self, connection: "Connection", channel_id: int) -> None:
@@ -97,13 +98,14 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        """True if the channel has ended; ``error`` then has the reason."""
+        """True if the channel has been closed, by either side; ``error`` is then the reason."""
         return self.error is not None
 
     # Life
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the channel. Does nothing if it is closed."""
+        """Close the channel and wait for the broker's answer. Does nothing if the channel is closed already.
+        """
         if self.error is not None:
             return
         self.send(ChannelClose(reply_code=reply_code, reply_text=reply_text))
@@ -114,7 +116,9 @@ class Channel:
         self.connection.forget(self)
 
     def flow(self, active: bool) -> bool:
-        """Stop or restart deliveries on this channel. Returns the broker's answer, a bool."""
+        """Ask the broker to stop (``active`` False) or restart deliveries on this channel. Returns the new
+        state as the broker reports it: True if it delivers.
+        """
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges
@@ -123,7 +127,9 @@ class Channel:
         self, exchange: str, type: str = "direct", passive: bool = False, durable: bool = False,
         auto_delete: bool = False, internal: bool = False, arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Create or check an exchange. ``passive``: only check that the exchange exists."""
+        """Create an exchange, or check that the existing one has these values. ``passive``: only check that
+        the exchange exists.
+        """
         self.call(ExchangeDeclare(
             exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete,
             internal=internal, arguments=arguments or {},
@@ -135,7 +141,9 @@ class Channel:
     def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Let ``source`` route to ``destination``."""
+        """Bind the exchange ``destination`` to the exchange ``source``, which then routes matching messages
+        to it.
+        """
         self.call(ExchangeBind(
             destination=destination, source=source, routing_key=routing_key, arguments=arguments or {},
         ), ExchangeBindOk)
@@ -153,8 +161,9 @@ class Channel:
         self, queue: str = "", passive: bool = False, durable: bool = False, exclusive: bool = False,
         auto_delete: bool = False, arguments: dict[str, Any] | None = None,
     ) -> "Declared":
-        """Create or check a queue. Returns the queue's name, message_count and consumer_count. ``passive``:
-        only check that the queue exists.
+        """Create a queue, or check that the existing one has these values. Returns its name (``queue``; the
+        broker chooses one if "" is given), ``message_count`` (ready messages) and ``consumer_count``.
+        ``passive``: only check that the queue exists.
         """
         return self.call(QueueDeclare(
             queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
@@ -164,7 +173,7 @@ class Channel:
     def queue_bind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Let ``exchange`` route to ``queue``."""
+        """Bind ``queue`` to ``exchange``, which then routes matching messages to it."""
         self.call(QueueBind(
             queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {},
         ), QueueBindOk)
@@ -177,11 +186,13 @@ class Channel:
         ), QueueUnbindOk)
 
     def queue_purge(self, queue: str) -> int:
-        """Drop the ready messages. Returns their count."""
+        """Drop all ready messages of a queue. Returns their number."""
         return self.call(QueuePurge(queue=queue), QueuePurgeOk).message_count
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Delete a queue. Returns its count of ready messages."""
+        """Delete a queue and its messages. Returns the number of its ready messages. ``if_unused``,
+        ``if_empty``: raise ChannelClosed instead if the queue has consumers or messages.
+        """
         method = QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty)
         return self.call(method, QueueDeleteOk).message_count
 
@@ -191,8 +202,9 @@ class Channel:
         self, exchange: str, routing_key: str, body: bytes | str,
         properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
     ) -> int:
-        """Publish without waiting for the confirm. Returns the sequence number in confirm mode, else 0.
-        ``properties``: a Properties, the bytes of encoded properties, or None.
+        """Publish a message without waiting for the confirm. Returns the message's sequence number in confirm
+        mode, else 0. ``properties``: a Properties, encoded properties as bytes, or None. A str body is
+        encoded as UTF-8.
         """
         self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
         return self._number_publish()
@@ -201,8 +213,8 @@ class Channel:
         self, messages: Iterable[tuple[str, str, bytes | str, Properties | bytes | None]],
         mandatory: bool = False,
     ) -> int:
-        """Publish each (exchange, routing_key, body, properties) of an iterable, with few large writes.
-        Returns the last sequence number in confirm mode, else 0.
+        """Publish each (exchange, routing_key, body, properties) of an iterable, in few large writes. Returns
+        the sequence number of the last message in confirm mode, else 0.
         """
         buffer = bytearray()
         last = self.published
@@ -220,7 +232,9 @@ class Channel:
         self, exchange: str, routing_key: str, body: bytes | str,
         properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
     ) -> bytes:
-        """The frames of one publish as bytes, for a caller that writes many publishes at once."""
+        """Return the encoded frames of one publish, without sending them, for a caller that sends the frames
+        of many publishes in one write.
+        """
         if properties is None:
             properties = NO_PROPERTIES
         elif not isinstance(properties, (bytes, bytearray, memoryview)):
@@ -233,13 +247,14 @@ class Channel:
             self.id, properties, body, self.connection.frame_max)
 
     def confirm_select(self) -> None:
-        """Enter confirm mode: later publishes are numbered from 1, and the broker confirms each."""
+        """Enter confirm mode: later publishes are numbered from 1, and the broker confirms or refuses each.
+        """
         self.call(ConfirmSelect(), ConfirmSelectOk)
         self.confirming = True
 
     def wait_for_confirms(self, timeout_s: float | None = None) -> bool:
-        """Wait until the broker has confirmed or refused every publish. Raises Timeout. Returns True if it
-        has refused none since the last call.
+        """Wait until the broker has confirmed or refused every publish. Returns True if it has refused none
+        since the last call. Raises Timeout after ``timeout_s`` (None: the connection's ``timeout_s``).
         """
         self._wait(
             lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s)
@@ -251,18 +266,18 @@ class Channel:
         self.call(TxSelect(), TxSelectOk)
 
     def tx_commit(self) -> None:
-        """Carry out the publishes and acknowledgements since the last commit."""
+        """Carry out the publishes and acknowledgements since the last commit or rollback."""
         self.call(TxCommit(), TxCommitOk)
 
     def tx_rollback(self) -> None:
-        """Discard the publishes and acknowledgements since the last commit."""
+        """Discard the publishes and acknowledgements since the last commit or rollback."""
         self.call(TxRollback(), TxRollbackOk)
 
     # Consuming
 
     def qos(self, prefetch_count: int = 0, prefetch_size: int = 0, global_: bool = False) -> None:
-        """Limit the unsettled deliveries of each later consumer or, with ``global_``, of the whole channel.
-        ``prefetch_count``: in messages. ``prefetch_size``: in bytes. 0: no limit.
+        """Limit the unacknowledged deliveries of each consumer started later or, with ``global_``, of the
+        whole channel. ``prefetch_count``: the limit in messages. ``prefetch_size``: in bytes. 0: no limit.
         """
         method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
         self.call(method, BasicQosOk)
@@ -272,8 +287,9 @@ class Channel:
         no_ack: bool = False, exclusive: bool = False, no_local: bool = False,
         arguments: dict[str, Any] | None = None,
     ) -> str:
-        """Start a consumer. Returns the consumer's tag. ``callback(delivery)`` is called by
-        ``Connection.drain``. Without a callback, ``next_delivery`` returns the deliveries.
+        """Start a consumer. Returns the consumer's tag. ``Connection.drain`` and ``take_ready`` call
+        ``callback(delivery)`` for each delivery. Without a callback, ``next_delivery`` returns the
+        deliveries.
         """
         method = BasicConsume(
             queue=queue, consumer_tag=consumer_tag, no_ack=no_ack, exclusive=exclusive, no_local=no_local,
@@ -284,12 +300,14 @@ class Channel:
         return tag
 
     def cancel(self, consumer_tag: str) -> None:
-        """End a consumer. Earlier deliveries stay in ``deliveries``, unsettled."""
+        """Cancel a consumer. Deliveries that have arrived already stay in ``deliveries``, unsettled."""
         self.call(BasicCancel(consumer_tag=consumer_tag), BasicCancelOk)
         self.consumers.pop(consumer_tag, None)
 
     def next_delivery(self, timeout_s: float | None = None) -> Delivery | None:
-        """Return the next Delivery for a consumer without a callback; None after ``timeout_s``."""
+        """Wait for a delivery and return it; None after ``timeout_s`` (None: no limit). For channels whose
+        consumers have no callbacks.
+        """
         try:
             self._wait(lambda: self.deliveries, timeout_s)
         except Timeout:
@@ -297,42 +315,49 @@ class Channel:
         return self.deliveries.popleft()
 
     def get(self, queue: str, no_ack: bool = False) -> Delivery | None:
-        """Take one message by basic.get. Returns a Delivery, or None if the queue is empty."""
+        """Take one message from a queue by basic.get. Returns a Delivery, or None if the queue is empty."""
         reply = self.call(BasicGet(queue=queue, no_ack=no_ack), (Delivery, BasicGetEmpty))
         return reply if isinstance(reply, Delivery) else None
 
     def ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Acknowledge a delivery. ``multiple``: all deliveries up to this tag (0: up to the last)."""
+        """Acknowledge a delivery. ``multiple``: all deliveries up to this delivery tag (0: all so far)."""
         self.send(BasicAck(delivery_tag=delivery_tag, multiple=multiple))
 
     def nack(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
-        """Refuse a delivery. ``multiple``: all deliveries up to this tag (0: up to the last)."""
+        """Refuse a delivery. ``multiple``: all deliveries up to this delivery tag (0: all so far).
+        ``requeue`` False: the broker dead-letters or drops the message.
+        """
         self.send(BasicNack(delivery_tag=delivery_tag, multiple=multiple, requeue=requeue))
 
     def reject(self, delivery_tag: int, requeue: bool = True) -> None:
         self.send(BasicReject(delivery_tag=delivery_tag, requeue=requeue))
 
     def recover(self, requeue: bool = True) -> None:
-        """Requeue all unsettled deliveries of this channel."""
+        """Ask the broker to requeue all unsettled deliveries of this channel, and wait for the answer."""
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
     def recover_async(self, requeue: bool = True) -> None:
-        """Requeue all unsettled deliveries of this channel, without waiting for an answer."""
+        """Ask the broker to requeue all unsettled deliveries of this channel, without waiting for an answer.
+        """
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method
 
     def send(self, method: Method) -> None:
-        """Send a method, without waiting for an answer."""
+        """Send any AMQP method on this channel, without waiting for an answer."""
         self._write(method_frame(self.id, method))
 
     def call(self, method: Method, expected: Any, timeout_s: float | None = None) -> Any:
-        """Send a method and return the answer. ``expected``: its class, or a tuple of classes."""
+        """Send any AMQP method, wait for the answer and return it. ``expected``: the answer's class, or a
+        tuple of classes. Raises UnexpectedFrame for an answer of another class.
+        """
         self.send(method)
         return self.await_reply(expected, timeout_s)
 
     def await_reply(self, expected: Any, timeout_s: float | None = None) -> Any:
-        """Wait for the next answer and return it. Raises UnexpectedFrame for another class."""
+        """Wait for the next answer on this channel and return it. Raises UnexpectedFrame unless it is an
+        instance of ``expected``, a class or a tuple of classes.
+        """
         self._wait(
             lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,
             getattr(expected, "NAME", ""),
@@ -346,7 +371,9 @@ class Channel:
     # Called by the connection.
 
     def handle_frame(self, kind: int, payload: bytes) -> None:
-        """Handle one frame that was received for this channel. Raises AMQPError for a protocol error."""
+        """Handle one frame that was received for this channel. ``kind``: the frame type. Raises AMQPError or
+        Malformed if the broker violates the protocol.
+        """
         incoming = self._incoming
         if kind == FRAME_METHOD and incoming is None:
             method = decode_method(payload)
@@ -367,7 +394,7 @@ class Channel:
             raise UnexpectedFrame(f"frame of type {kind} on channel {self.id} out of order")
 
     def call_consumers(self) -> int:
-        """Call the consumers' callbacks with the received deliveries. Returns the number of calls."""
+        """Pass the received deliveries to the callbacks of their consumers. Returns the number of calls."""
         count = 0
         for _ in range(len(self.deliveries)):
             delivery = self.deliveries.popleft()

@@ -1,9 +1,9 @@
-"""A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Spark.
+"""A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Apache Spark.
 
 Needs only the standard library. One thread or greenlet at a time may use it. Nothing runs in the background:
-frames are read while the caller waits in a call, and only ``drain`` and ``take_ready`` call consumers.
-Heartbeats are sent during calls, too. So a program that makes no call for longer than the negotiated interval
-should set ``heartbeat_s=0``.
+frames are read and heartbeats are sent only during calls, and only ``drain`` and ``take_ready`` call the
+consumers' callbacks. So a program that makes no call for longer than the negotiated heartbeat interval should
+set ``heartbeat_s=0``.
 """
 import platform
 import socket
@@ -43,17 +43,18 @@ _CONTROL_MOST = 8
 
 
 class Connection(Stream):
-    """An AMQP connection. The constructor connects and logs in. Raises ConnectionClosed with the broker's
+    """An AMQP connection. The constructor connects and logs in. It raises ConnectionClosed with the broker's
     reason, Timeout, or OSError if nothing listens.
 
         url              a text or client.url.Parameters; keyword arguments override its query
         heartbeat_s, frame_max, channel_max
-                         as arguments the requested values, as attributes the negotiated ones; 0: no limit
+                         as arguments the requested values, as attributes the negotiated ones; 0: no
+                         heartbeats, no limit
         timeout_s        limits each wait for an answer
-        socket_module    may be ``gevent.socket``
-        connected        a connected socket of that module, which the Connection then owns
-        wary             limit the data that an untrusted broker sends (client.stream); only for callers
-                         that do not consume
+        socket_module    the module that makes the socket; may be ``gevent.socket``
+        connected        a connected socket of that module to use instead; the Connection then owns it
+        wary             limit the bytes that an untrusted broker may send (see client.stream.Stream); only
+                         for callers that do not consume
     """
 
     def __init__(
@@ -85,8 +86,8 @@ class Connection(Stream):
             raise
 
     def channel(self, channel_id: int | None = None) -> Channel:
-        """Open a channel, by default with the lowest free number. Raises ConnectionClosed, Timeout, or
-        ValueError if all numbers are taken.
+        """Open a channel. ``channel_id`` None: with the lowest free number. Raises ConnectionClosed, Timeout,
+        or ValueError if all numbers are taken. May switch greenlets.
         """
         if channel_id is None:
             limit = self.channel_max or 65535
@@ -99,10 +100,10 @@ class Connection(Stream):
         return channel
 
     def drain(self, timeout_s: float | None = None) -> bool:
-        """Wait for input, handle it and call consumers. May switch greenlets.
+        """Wait for input, handle it, and call the consumers' callbacks. May switch greenlets.
 
         Returns True if input or deliveries were handled, False after ``timeout_s`` (None: no limit). Raises
-        ConnectionClosed, ChannelClosed if the broker closed a channel, and the consumers' errors.
+        ConnectionClosed, ChannelClosed if the broker has closed a channel, and the callbacks' errors.
         """
         if self._call_consumers():
             return True
@@ -112,19 +113,23 @@ class Connection(Stream):
         return True
 
     def take_ready(self) -> bool:
-        """Handle the input that has arrived, call consumers, and send a due heartbeat. Does not wait for
-        input.
+        """Handle the input that has arrived, call the consumers' callbacks, and send a heartbeat if one is
+        due. Does not wait for input.
 
-        Returns False if neither input nor a delivery was handled. Raises the errors of ``drain``. May switch.
+        Returns False if neither input nor a delivery was handled. Raises the errors of ``drain``. May switch
+        greenlets.
 
-        For a loop that polls ``fileno`` and other descriptors. The loop calls this method at least every
-        ``due_in`` seconds, and each time until False is returned: TLS may hold bytes that no poll reports.
+        For a loop that polls ``fileno()`` and other descriptors. The loop calls this method at least every
+        ``due_in()`` seconds, and repeats the call until it returns False, because TLS may hold received bytes
+        that poll() does not report.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the connection and its channels by connection.close, at most once. May switch greenlets."""
+        """Close the connection and its channels by connection.close. Does nothing if the connection is closed
+        already. May switch greenlets.
+        """
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))
@@ -139,16 +144,18 @@ class Connection(Stream):
         self._channels.clear()
 
     def update_secret(self, new_secret: bytes, reason: str) -> None:
-        """Replace the connection's OAuth token. Raises ConnectionClosed if the broker refuses it."""
+        """Send the broker a new OAuth token for this connection. Raises ConnectionClosed or Timeout."""
         self._tell(ConnectionUpdateSecret(new_secret=new_secret, reason=reason))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
     def take_over(self) -> bytes:
-        """Let the caller read and write the socket until ``give_back``. Returns received, unhandled bytes."""
+        """Let the caller itself read and write the socket until ``give_back``. Returns the bytes that were
+        received and not handled yet.
+        """
         return self._reader.take_rest()
 
     def release(self) -> tuple[bytes, Any]:
-        """Give the socket away for good. Returns (received unhandled bytes, socket), both the caller's. The
+        """Hand the socket to the caller for good. Returns (bytes received and not handled yet, socket). The
         connection and its channels must not be used any more.
         """
         octets, sock = self._reader.take_rest(), self._transport.release()
@@ -157,8 +164,8 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets: bytes) -> None:
-        """End ``take_over``, so that the connection can be closed. ``octets``: bytes of an incomplete frame
-        that the caller has read.
+        """End ``take_over``, so that the connection can be closed. ``octets``: the bytes of an incomplete
+        frame that the caller has read.
         """
         self._reader.feed(octets)
 
@@ -168,12 +175,14 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel: Channel) -> None:
-        """Note that the broker has closed ``channel``. Its next call or the next ``drain`` raises."""
+        """Record that the broker has closed ``channel``. The channel's next call, or the next ``drain``,
+        raises its error.
+        """
         self.forget(channel)
         self._failed.append(channel)
 
     def failure_told(self, channel: Channel) -> None:
-        """Note that a call has raised the channel's error, so that ``drain`` does not raise it."""
+        """Record that a call has raised the channel's error, so that ``drain`` does not raise it again."""
         if channel in self._failed:
             self._failed.remove(channel)
 
@@ -217,7 +226,9 @@ class Connection(Stream):
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
     def _await_start(self):
-        """Wait for connection.start. If the peer closes instead, the error's text may suggest TLS."""
+        """Wait for connection.start and return it. If the peer closes the socket without having sent
+        anything, the error's text says that the port may be for TLS.
+        """
         try:
             return self._await_control((ConnectionStart,), self.timeout_s)
         except ConnectionClosed as error:
@@ -265,7 +276,9 @@ class Connection(Stream):
         self._reader.feed(octets)
 
     def dispatch(self) -> bool:
-        """Pass every complete frame to its channel. Returns False if there was no complete frame."""
+        """Pass every complete frame to its channel. Returns False if there was no complete frame. Raises
+        ConnectionClosed if the broker closes the connection or violates the protocol.
+        """
         any_frame = False
         try:
             while (frame := self._reader.next_frame()) is not None:
@@ -311,5 +324,5 @@ class Connection(Stream):
 
 
 def _agree(ours, theirs):
-    """The smaller of two limits, where 0 means no limit."""
+    """Return the smaller of two limits, where 0 means no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs

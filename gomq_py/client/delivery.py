@@ -1,4 +1,4 @@
-"""Messages that a client receives: from a consumer, by basic.get, or returned by the broker."""
+"""Messages that an AMQP client receives: for a consumer, by basic.get, or returned by the broker."""
 from typing import TYPE_CHECKING, Any
 
 from gomq_py.content.properties import Properties
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """A received message. ``raw_properties`` are decoded when ``properties`` is first read."""
+    """A received message. ``raw_properties``: its encoded properties, which ``properties`` decodes."""
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 
@@ -21,15 +21,17 @@ class Message:
 
     @property
     def properties(self) -> Properties:
-        """The message's Properties. Raises Malformed if the broker has sent malformed properties."""
+        """The decoded properties. Raises Malformed if the broker has sent malformed properties."""
         if self._properties is None:
             self._properties = Properties.decode(self.raw_properties)
         return self._properties
 
 
 class Delivery(Message):
-    """A message from a queue. The receiver must settle it on the same channel, unless ``no_ack`` was set. A
-    message received by basic.get has a ``message_count``, and its ``consumer_tag`` is "".
+    """A message from a queue. The receiver must settle it on the same channel, unless ``no_ack`` was set.
+
+    A message received by basic.get has ``message_count``, the number of messages left in the queue, and its
+    ``consumer_tag`` is "". For other messages ``message_count`` is None.
     """
 
     __slots__ = ("channel", "delivery_tag", "redelivered", "consumer_tag", "message_count")
@@ -43,11 +45,13 @@ class Delivery(Message):
         self.message_count: int | None = getattr(method, "message_count", None)
 
     def ack(self, multiple: bool = False) -> None:
-        """Acknowledge this delivery. ``multiple``: also every earlier delivery of the channel."""
+        """Acknowledge this delivery. ``multiple``: also every earlier unsettled delivery of the channel."""
         self.channel.ack(self.delivery_tag, multiple)
 
     def nack(self, multiple: bool = False, requeue: bool = True) -> None:
-        """Refuse this delivery. The message is requeued or, without ``requeue``, dead-lettered or dropped."""
+        """Refuse this delivery or, with ``multiple``, also every earlier unsettled delivery of the channel.
+        The messages are requeued or, without ``requeue``, dead-lettered or dropped.
+        """
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue: bool = True) -> None:
@@ -62,7 +66,7 @@ class Delivery(Message):
 
 
 class Returned(Message):
-    """A mandatory or immediate message that the broker returned, with the broker's reason."""
+    """A mandatory or immediate message that the broker returned, with the broker's reply code and text."""
 
     __slots__ = ("reply_code", "reply_text")
 

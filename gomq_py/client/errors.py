@@ -11,8 +11,10 @@ class ClientError(Exception):
 
 
 class ClosedError(ClientError):
-    """The broker, this client or the network has closed a channel or connection. ``reply_code``: in the close
-    method, or 0. ``class_id`` and ``method_id``: the failed method.
+    """A channel or connection was closed by the broker, this client or the network.
+
+    ``reply_code``: the AMQP reply code or MQTT reason code; 0 if there is none. ``class_id`` and
+    ``method_id``: the AMQP method that failed, or 0.
     """
 
     def __init__(self, reply_code: int, reply_text: str, class_id: int = 0, method_id: int = 0) -> None:
@@ -24,27 +26,31 @@ class ClosedError(ClientError):
         self._first: ClosedError | None = None
 
     def again(self) -> Self:
-        """Return a copy to raise. The stored error itself must not be raised."""
+        """Return a copy of this stored error, to be raised. The stored error itself must not be raised."""
         # Its traceback would refer to the connection that stores it, a reference cycle.
         copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
         copy._first = self._first or self
         return copy
 
     def is_same(self, other: "ClosedError | None") -> bool:
-        """True if both errors report the same end of a channel or connection."""
+        """Return whether both errors report the same closing of a channel or connection: one is a copy of the
+        other, or both are copies of a third.
+        """
         return other is not None and (self._first or self) is (other._first or other)
 
 
 class ConnectionClosed(ClosedError):
-    """The connection and its channels cannot be used any more."""
+    """The connection was closed. It and its channels cannot be used any more."""
 
 
 class ChannelClosed(ClosedError):
-    """The channel cannot be used any more; the connection can."""
+    """The channel was closed. It cannot be used any more; its connection can."""
 
 
 class Timeout(ClientError, TimeoutError):
-    """The broker did not answer in time. The channel must not be used again: a late answer may arrive."""
+    """The broker did not answer in time. The channel must not be used again, because a late answer may be
+    taken for the answer to a later call.
+    """
 
 
 class NotConfirmed(ClientError):
@@ -52,11 +58,12 @@ class NotConfirmed(ClientError):
 
 
 class Refused(NotConfirmed):
-    """The broker refused a message by basic.nack, for example because a queue is full."""
+    """The broker refused a message by basic.nack or an MQTT reason code, for example because a queue is full.
+    """
 
 
 class Unroutable(NotConfirmed):
-    """The broker returned a mandatory message, because no queue is bound with its routing key."""
+    """The broker returned a mandatory message, because it was routed to no queue."""
 
 
 class Disconnected(NotConfirmed):
@@ -64,6 +71,8 @@ class Disconnected(NotConfirmed):
 
 
 def is_distrust(error: BaseException | None) -> bool:
-    """True if a certificate was refused for a lasting reason, such as another host's name."""
+    """Return whether a TLS certificate was refused for a lasting reason, such as another host's name. An
+    expired certificate, or one not valid yet, does not count.
+    """
     code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

@@ -1,13 +1,12 @@
-"""Link: a connection with its own thread, which reconnects and runs functions posted by other threads.
+"""Link: an AMQP connection with its own thread, which reconnects and runs functions posted by other threads.
 
-The client serves one thread at a time and does nothing in the background. A program that publishes from many
-threads, or consumes while it works, needs a thread for the connection and its heartbeats. In a program
+A Connection serves one thread at a time and does nothing in the background. A program that publishes from
+many threads, or consumes while it works, needs a thread for the connection and its heartbeats. In a program
 patched by gevent the thread is a greenlet. Posted functions must not wait, except for answers of the broker.
 
-Only one thread at a time, usually the link's, changes the state of a link and of its users (publisher,
-workers), so this state needs no locks. While the link's thread only waits for the socket, it lends this right
-to a caller that waits for one answer. The caller then serves the connection itself (``serve``,
-gomq_py.client.turn).
+Only the link's thread changes the state of a link and of its users (publisher, workers), so this state needs
+no locks. There is one exception: while the link's thread only waits for input, another thread that waits for
+one answer may serve the connection in its place (``Link.serve``, gomq_py.client.turn).
 """
 
 import contextlib
@@ -42,15 +41,16 @@ _LINKS: weakref.WeakSet = weakref.WeakSet()
 
 
 class Link:
-    """Keeps a connection open by a thread, which reconnects after a loss. ``start`` connects first.
+    """An AMQP connection that a thread keeps open, and opens again after a loss. ``start`` connects.
+    Arguments:
 
         on_up(connection)            called after each connect, to declare and consume
-        on_down(error)               called after each loss
+        on_down(error)               called after each loss of the connection
         on_end(error)                called once at the end, with the last error or, after ``close``, None
         on_channel_closed(error)     called when the broker has closed a channel; returns True if it has
                                      opened a new channel, False to reconnect
         backoff                      the Backoff with the waits between attempts and their greatest number;
-                                     ``worked()`` or a lasting connection starts it anew
+                                     ``worked()`` or a connection that lasts begins with the first wait again
         final                        classes of errors of ``on_up`` after which no further attempt is made
         options                      passed to Connection
     """
@@ -94,11 +94,13 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """True if the link is connected, as far as its thread knows. A loss is noticed a little later."""
+        """True while the link is connected. It notices a loss of the connection a little later."""
         return self.connection is not None
 
     def start(self) -> Self:
-        """Start the thread, and return when it has connected. Raises the last error if all attempts fail."""
+        """Start the thread, wait until it has connected, and return the Link. Raises the last error if all
+        attempts fail.
+        """
         self._thread.start()
         self._settled.wait()
         if self.has_ended:
@@ -106,7 +108,9 @@ class Link:
         return self
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Run posted functions, close the connection and end the thread. Aborts after ``timeout_s``."""
+        """Run the functions posted so far, close the connection and end the thread. Cuts the connection after
+        ``timeout_s``. In the link's thread, returns at once.
+        """
         self._closing = True
         if not self._thread.is_alive() or self.is_own_thread():
             return
@@ -117,7 +121,9 @@ class Link:
             self._thread.join(timeout_s)
 
     def abort(self) -> None:
-        """Cut the connection without a close handshake. The broker requeues unsettled deliveries."""
+        """Cut the connection without a close handshake, and let the thread end. The broker requeues unsettled
+        deliveries.
+        """
         self._closing = True
         connection = self.connection
         if connection is not None:
@@ -126,7 +132,9 @@ class Link:
         self._wake()
 
     def is_own_thread(self) -> bool:
-        """True if the caller runs in the link's thread, which must not wait for the link."""
+        """Return whether the calling thread is the link's, or serves the connection in its place (``serve``).
+        Such a thread must not wait for the link.
+        """
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
@@ -141,8 +149,9 @@ class Link:
     def serve(
         self, future: "Future[Any]", timeout_s: float, function: Callable[..., object], *args: Any,
     ) -> bool:
-        """Call ``function(*args)`` in the caller's thread, and serve the connection there until ``future`` is
-        done. Also ends after ``timeout_s``. Returns False, without a call, if the link's thread is busy.
+        """Call ``function(*args)`` in the calling thread, and read and write the connection there until
+        ``future`` is done, or for ``timeout_s``. Returns False, and does not call the function, if the link's
+        thread is busy.
         """
         # May return True before the future is done; the link's thread then goes on. The function must write
         # little (32 KiB) and must not wait. Greenlets must not call this: it would block the other greenlets
@@ -177,7 +186,10 @@ class Link:
         return True
 
     def call(self, function: Callable[..., Any], *args: Any, timeout_s: float | None = None) -> Any:
-        """Let the link's thread call ``function(*args)``. Returns its result or raises its error."""
+        """Let the link's thread call ``function(*args)``, and wait for it. Returns its result or raises its
+        error. Raises TimeoutError after ``timeout_s`` (None: no limit), and Disconnected if the link has
+        ended.
+        """
         if self.is_own_thread() and not self.has_ended:
             return function(*args)
         future: Future[Any] = Future()
@@ -185,13 +197,16 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> None:
-        """Let the link's thread call the function after ``seconds``. Only for that thread."""
+        """Let the link's thread call ``function(*args)`` after ``seconds``. Only this thread may call
+        ``call_later``.
+        """
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
 
     def worked(self) -> None:
-        """Reset the count of attempts, because the connection was useful. Only for the link's thread."""
+        """Reset the count of failed attempts, because the connection was useful. Only for the link's thread.
+        """
         self._attempts.worked()
 
     # The rest is private, and runs in the link's thread.
@@ -257,8 +272,8 @@ class Link:
             turn.close()
 
     def _serve_as_caller(self, turn, connection, future, deadline):
-        """Serve the connection in the caller's thread. Returns True if the future is done and no input is
-        left, False if the link's thread must serve.
+        """Serve the connection in the calling thread. Returns True if the future is done and all input is
+        read, False if the link's thread must continue.
         """
         while not self._inbox and not self._closing:
             left_s, due_s = deadline - time.monotonic(), connection.due_in()
@@ -282,7 +297,9 @@ class Link:
             self._on_down(error)
 
     def _wait_for_next(self):
-        """Wait before the next attempt. Returns None, or the last error if no attempt is left."""
+        """Wait before the next attempt to connect. Returns None, or the last error if there will be no
+        further attempt.
+        """
         error = self.error
         if self._closing:
             return error
@@ -310,7 +327,9 @@ class Link:
         return max(0.0, min(rest_s, self._timers[0][0] - time.monotonic())) if self._timers else rest_s
 
     def _do_posted(self, woken):
-        """Run posted functions and due timers. ``woken``: the wakeup socket has input, which is read."""
+        """Run the posted functions and the due timers. ``woken``: first read the wakeup socket, which has
+        input.
+        """
         if woken:
             with contextlib.suppress(BlockingIOError, InterruptedError):  # an earlier call emptied it
                 self._woken.recv(64)
@@ -346,7 +365,7 @@ class Link:
             self._woken.close()
 
     def _tell_the_late(self):
-        """After the end, fail waiting calls with Disconnected, and run other posted functions."""
+        """Empty the inbox after the end: waiting calls fail with Disconnected, other posted functions run."""
         while self._inbox:
             function, args = self._inbox.popleft()
             if function is _answer:

@@ -4,8 +4,8 @@ Needs only the standard library. One thread or greenlet at a time may use it. No
 packets are read and PINGREQ is sent while the caller waits in a call. So a program that makes no call for
 longer than the keep alive should set ``keep_alive_s=0``.
 
-Tests of a server may write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet
-(``next_packet``) and acknowledge by hand (``automatic=False``).
+For tests of a server, the caller may write any bytes (``send``), leave out CONNECT (``login=False``), read
+packet by packet (``next_packet``) and send the acknowledgements itself (``automatic=False``).
 """
 import socket
 import time
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """The client's session state, kept between two connections (MQTT 5 §4.1). The next MQTTClient with this
-    Session resends unacknowledged messages, and drops duplicates of received QoS 2 messages.
+    """A client's session state, kept from one connection to the next (MQTT 5 §4.1). The next MQTTClient with
+    this Session resends unacknowledged messages, and drops QoS 2 messages that were received before.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,9 @@ class Session:
         self._last_identifier = 0
 
     def next_identifier(self) -> int:
-        """Return a packet identifier that is not in use. Raises ValueError if all are in use."""
+        """Return a packet identifier that no unacknowledged publish uses. Raises ValueError if all are in
+        use.
+        """
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
             if self._last_identifier not in self.outgoing:
@@ -52,17 +54,18 @@ class Session:
 
 
 class MQTTClient(Stream):
-    """An MQTT client. The constructor connects and logs in. Raises ConnectionClosed with the server's reason
-    code, Timeout, or OSError if nothing listens.
+    """An MQTT client. The constructor connects and logs in. It raises ConnectionClosed with the server's
+    reason code, Timeout, or OSError if nothing listens.
 
-        url                  keyword arguments override its query
-        properties           of CONNECT
+        url                  an MQTT URL; keyword arguments override its query
+        properties           MQTT 5 properties of CONNECT, {name: value}
         will                 a gomq_py.mqtt.wire.packets.Will
+        session              the Session of an earlier client, to continue it
         connack              attribute: the server's CONNACK
         timeout_s            limits each wait for an answer
         login=False          connect only the socket; the caller sends CONNECT (``connect``) or other bytes
-        automatic=False      the caller sends PUBACK, PUBREC and PUBCOMP itself
-        socket_module        may be ``gevent.socket``
+        automatic=False      the caller sends PUBACK, PUBREC, PUBREL and PUBCOMP itself
+        socket_module        the module that makes the socket; may be ``gevent.socket``
     """
 
     def __init__(
@@ -108,10 +111,10 @@ class MQTTClient(Stream):
     # Requests.
 
     def connect(self) -> ConnackPacket:
-        """Send CONNECT and wait for CONNACK.
+        """Send CONNECT and wait for CONNACK, which is returned.
 
-        Resends the session's unacknowledged messages if the server has the session, and drops them otherwise.
-        Raises Timeout, or ConnectionClosed with the reason code if the server refuses.
+        Resends the session's unacknowledged messages if the server has the session (in MQTT 3.1 always), and
+        drops them otherwise. Raises Timeout, or ConnectionClosed with the reason code if the server refuses.
         """
         parameters = self.parameters
         self.send_packet(ConnectPacket(
@@ -140,8 +143,8 @@ class MQTTClient(Stream):
     def subscribe(
         self, *filters: str | Subscription, qos: int = 0, properties: dict[str, Any] | None = None,
     ) -> SubackPacket:
-        """Subscribe to ``filters``, each a text or a gomq_py.mqtt.wire.packets.Subscription. Returns the
-        SUBACK, which has a reason code for each filter.
+        """Subscribe to ``filters``, each a text or a gomq_py.mqtt.wire.packets.Subscription. ``qos``: for the
+        texts. Returns the SUBACK, which has a reason code for each filter.
         """
         subscriptions = tuple(
             each if isinstance(each, Subscription) else Subscription(each, qos) for each in filters)
@@ -161,7 +164,7 @@ class MQTTClient(Stream):
         self, topic_name: str, payload: bytes = b"", qos: int = 0, retain: bool = False,
         properties: dict[str, Any] | None = None,
     ) -> int:
-        """Publish a message. At QoS 1 and 2 wait until the server has accepted it.
+        """Publish a message. At QoS 1 and 2 wait until the server has acknowledged it.
 
         Returns the server's reason code, at QoS 0 always SUCCESS. Raises Refused with the reason code's name,
         Timeout, ConnectionClosed.
@@ -173,8 +176,9 @@ class MQTTClient(Stream):
         self, topic_name: str, payload: bytes = b"", qos: int = 0, retain: bool = False,
         properties: dict[str, Any] | None = None,
     ) -> int:
-        """Publish a message without waiting. Returns its packet identifier for ``wait_acknowledged``; 0 at
-        QoS 0. Waits only while the server's limit of unacknowledged publishes is reached.
+        """Publish a message without waiting for its acknowledgement. Returns its packet identifier, for
+        ``wait_acknowledged``, or 0 at QoS 0. Waits first while the server's limit of unacknowledged publishes
+        is reached.
         """
         if qos:
             self.wait_for(lambda: len(self.session.outgoing) < self.receive_maximum, self.timeout_s)
@@ -189,8 +193,9 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier: int | None = None) -> int:
-        """Wait until the server has accepted a publish (None: all publishes). Returns the reason code. Raises
-        Refused with the reason code's name, Timeout, ConnectionClosed.
+        """Wait until the server has acknowledged the publish with this packet identifier (None: all
+        publishes). Returns the reason code (None: SUCCESS). Raises Refused with the reason code's name,
+        Timeout, ConnectionClosed.
         """
         outgoing = self.session.outgoing
         self.wait_for(
@@ -206,15 +211,16 @@ class MQTTClient(Stream):
         return reason_codes.SUCCESS
 
     def next_message(self, timeout_s: float | None = None) -> PublishPacket | None:
-        """Return the next PublishPacket; None after ``timeout_s``. Raises ConnectionClosed. May switch
-        greenlets.
+        """Return the next received PublishPacket, or None after ``timeout_s`` (None: no limit). Raises
+        ConnectionClosed. May switch greenlets.
         """
         return self._next(self.messages, timeout_s)
 
     def acknowledge(
         self, message: PublishPacket, reason_code: int = 0, properties: dict[str, Any] | None = None,
     ) -> None:
-        """Acknowledge a received message by PUBACK (QoS 1) or PUBREC (QoS 2), if ``automatic`` is False."""
+        """Send PUBACK (QoS 1) or PUBREC (QoS 2) for a received message. Only needed with ``automatic=False``.
+        """
         kind = PubackPacket if message.qos == 1 else PubrecPacket
         self.send_packet(kind(
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
@@ -224,7 +230,9 @@ class MQTTClient(Stream):
         self._answer(PingrespPacket)
 
     def disconnect(self, reason_code: int = 0, properties: dict[str, Any] | None = None) -> None:
-        """Send DISCONNECT and close the socket, once. With code 0x04 the server publishes the will."""
+        """Send DISCONNECT and close the socket. A second call does nothing. With reason code 0x04 the server
+        publishes the will.
+        """
         if self.error is not None:
             return
         try:
@@ -242,14 +250,14 @@ class MQTTClient(Stream):
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s: float | None = None) -> Packet | None:
-        """Return the next received packet except PUBLISH; None after ``timeout_s`` (None: no limit). Packets
-        that a call waits for are not returned.
+        """Return the next received packet, or None after ``timeout_s`` (None: no limit). Leaves out PUBLISH,
+        packets that a call waits for, and packets that the client answers or handles itself.
         """
         return self._next(self._packets, timeout_s)
 
     def wait_closed(self, timeout_s: float | None = None) -> ConnectionClosed:
-        """Wait until the server closes the connection. Raises Timeout. Returns the ConnectionClosed, with a
-        reason code if the server sent one.
+        """Wait until the server closes the connection. Returns the ConnectionClosed error, with a reason code
+        if the server sent one. Raises Timeout.
         """
         deadline = deadline_in(self.timeout_s if timeout_s is None else timeout_s)
         try:
@@ -260,13 +268,15 @@ class MQTTClient(Stream):
         raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
 
     def take_over(self) -> bytes:
-        """Let the caller read and write the socket itself. Returns the received, unhandled bytes."""
+        """Let the caller itself read and write the socket until ``give_back``. Returns the bytes that were
+        received and not handled yet.
+        """
         octets = bytes(self._reader.buffer)
         self._reader.buffer.clear()
         return octets
 
     def give_back(self, octets: bytes) -> None:
-        """End ``take_over``. ``octets``: bytes of an incomplete packet that the caller has read."""
+        """End ``take_over``. ``octets``: the bytes of an incomplete packet that the caller has read."""
         self._reader.feed(octets)
 
     # Called by the stream.
@@ -276,7 +286,7 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self) -> float:
-        """The monotonic time of the next PINGREQ."""
+        """Return the monotonic time in seconds at which the next PINGREQ is due."""
         # Half the keep alive after the last PINGREQ or, if that is later, half the keep alive after the last
         # packet of the side that has been silent for longer.
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
@@ -289,8 +299,8 @@ class MQTTClient(Stream):
         self._reader.feed(octets)
 
     def dispatch(self) -> bool:
-        """Handle every complete packet. Returns False if there was none. Packets after a CONNACK wait until
-        ``connect`` has handled it.
+        """Handle the complete packets that have arrived. Returns False if there was none. Stops after a
+        CONNACK, so that ``connect`` handles it before later packets. Raises ConnectionClosed.
         """
         any_packet = False
         try:
@@ -316,7 +326,7 @@ class MQTTClient(Stream):
         return inbox.popleft()
 
     def _answer(self, kind, identifier=None):
-        """Wait for a packet of class ``kind`` with this identifier (None: any), and return it."""
+        """Wait for a packet of class ``kind`` with this packet identifier (None: any), and return it."""
 
         def arrived():
             return next((packet for packet in self._packets if type(packet) is kind and (
@@ -361,7 +371,7 @@ class MQTTClient(Stream):
             self._keep(packet)
 
     def _acknowledged(self, packet):
-        """Handle an acknowledgement that ends a publish: PUBACK, PUBCOMP, or PUBREC with an error code."""
+        """Handle the acknowledgement that ends a publish: PUBACK, PUBCOMP, or PUBREC with an error code."""
         if self.session.outgoing.pop(packet.packet_identifier, None) is None:
             return self._keep(packet)
         if packet.reason_code >= reason_codes.UNSPECIFIED_ERROR:

@@ -1,7 +1,8 @@
 """Publisher: publishes over a link for any number of threads.
 
-Each message has a Future, done at the confirm. Messages that were unconfirmed when the connection was lost
-are published again, so they may arrive twice. A caller that cancels the Future prevents this.
+Each message has a Future, which is done when the broker has confirmed the message. Messages that are
+unconfirmed when the connection is lost are published again over the next connection, so they may arrive
+twice. A message is not published again if the caller has cancelled its Future.
 """
 
 from concurrent.futures import Future, InvalidStateError
@@ -33,7 +34,9 @@ class _Message:
 
 
 class Publisher:
-    """Publishes over ``link``, set by the owner. The link's callbacks must call ``up``, ``down`` etc."""
+    """Publishes messages over ``link``, a Link that the owner sets. The link's callbacks must call ``up``,
+    ``down``, ``channel_closed`` and ``end``.
+    """
 
     def __init__(self) -> None:
         self.link: Any = None
@@ -47,10 +50,11 @@ class Publisher:
     ) -> Future[None]:
         """Publish a message. Any thread may call this.
 
-        Returns a Future. Its result is None after the confirm, its errors are Refused, Unroutable,
-        Disconnected and NotConfirmed. ``serve_s``: for so many seconds the caller itself may serve the
-        connection, which saves thread switches. It must be 0 for a greenlet, and for a caller that will not
-        wait for the Future.
+        Returns a Future. Its result is None after the confirm. Its errors are Refused, Unroutable,
+        Disconnected and NotConfirmed, or for example ValueError if the message cannot be encoded.
+        ``serve_s``: the seconds for which the calling thread may serve the connection itself
+        (``Link.serve``), which saves thread switches. It must be 0 for a greenlet, and for a caller that will
+        not wait for the Future.
         """
         message = _Message((exchange, routing_key, body, properties), mandatory)
         if serve_s and len(body) <= _SERVED_OCTETS:
@@ -64,13 +68,13 @@ class Publisher:
 
     @property
     def unconfirmed_count(self) -> int:
-        """Number of messages that are sent and not confirmed, or wait for a connection."""
+        """The number of messages without a confirm, including those that wait for a connection."""
         return len(self._unconfirmed) + len(self._waiting)
 
     # In the link's thread.
 
     def up(self, connection: "Connection") -> None:
-        """Open a channel on the new connection, and send all waiting messages."""
+        """Open a channel on the new connection, and publish all messages that wait for a connection."""
         self._open(connection)
         waiting, self._waiting = self._waiting, []
         for number, message in enumerate(waiting):
@@ -81,14 +85,14 @@ class Publisher:
                 raise
 
     def down(self) -> None:
-        """Keep all unconfirmed messages for the next connection."""
+        """Keep all unconfirmed messages, to publish them again over the next connection."""
         self._channel = None
         self._waiting = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed = {}
 
     def channel_closed(self, connection: "Connection", error: ChannelClosed) -> bool:
-        """Open another channel, if the closed channel was the publisher's. Returns whether it was. All
-        unconfirmed messages then fail.
+        """If the closed channel was the publisher's, fail all messages sent on it with NotConfirmed, open
+        another channel and return True. Otherwise return False.
         """
         # Any of them may have been the reason.
         if self._channel is None or not error.is_same(self._channel.error):
@@ -100,7 +104,7 @@ class Publisher:
         return True
 
     def end(self, error: BaseException | None) -> None:
-        """Let all messages fail with Disconnected, because the link has ended."""
+        """Fail all unconfirmed messages with Disconnected, because the link has ended."""
         self.down()
         waiting, self._waiting = self._waiting, []
         for message in waiting:
@@ -133,7 +137,7 @@ class Publisher:
                 _end(message, error)
 
     def _wire_form(self, properties):
-        """Encode properties. Raises ValueError if they are too large for a frame."""
+        """Return the encoded properties, or None. Raises ValueError if they are too large for a frame."""
         # The broker would close the connection, and again the next one, where the message is sent again.
         if properties is None:
             return None
@@ -159,7 +163,9 @@ class Publisher:
             _end(message, error)
 
     def _came_back(self, message, returned):
-        """An Unroutable if the broker has returned this message, otherwise None."""
+        """Return an Unroutable error if the broker has returned this message, otherwise None. Removes the
+        message from ``returned``.
+        """
         exchange, routing_key, body, _ = message.arguments
         for each in returned:
             if (each.exchange, each.routing_key, each.body) == (exchange, routing_key, body):

@@ -1,4 +1,4 @@
-"""Stream: code shared by the client's AMQP and MQTT connections.
+"""Stream: the code that the client's AMQP and MQTT connections share.
 
 Writes whole frames or packets, reads bytes, waits for answers, sends heartbeats, and ends the connection.
 Nothing runs in the background: bytes are read while the caller waits in a call. While a write waits for the
@@ -21,11 +21,11 @@ _WARY_READ_OCTETS = 4096
 
 
 class Stream:
-    """Base of a client's connection. The constructor connects. A subclass parses the protocol.
+    """Base class of a client's connection. The constructor connects. A subclass implements the protocol.
 
     ``timeout_s`` limits each wait for an answer, and overrides the URL's option connection_timeout. ``wary``:
-    do not trust the peer. The connection then ends if the peer sends more than 256 KiB after a request, or
-    does not read a write within ``timeout_s``.
+    do not trust the peer. The connection then ends if the peer sends more than 256 KiB during one wait for an
+    answer, or does not read what it is sent within ``timeout_s``.
     """
 
     def __init__(
@@ -70,57 +70,64 @@ class Stream:
         raise NotImplementedError
 
     def feed(self, octets: bytes) -> None:
-        """Pass received bytes to the protocol's parser. ``dispatch`` then handles the complete frames."""
+        """Pass received bytes to the protocol's parser. ``dispatch`` then handles the complete frames or
+        packets.
+        """
         raise NotImplementedError
 
     def dispatch(self) -> bool:
-        """Handle every complete frame or packet. Returns False if there was none."""
+        """Handle every complete frame or packet. Returns False if there was none. Raises ConnectionClosed."""
         raise NotImplementedError
 
     def send_sign_of_life(self) -> None:
-        """Send a heartbeat, because nothing was sent for half an interval."""
+        """Send a heartbeat (in MQTT: PINGREQ)."""
         raise NotImplementedError
 
     def ended(self, error: ConnectionClosed) -> None:
-        """Handle the end of the connection. Does nothing unless a subclass overrides it."""
+        """Called once when the connection ends. Does nothing unless a subclass overrides it."""
 
     # Called by users.
 
     @property
     def closed(self) -> bool:
-        """True if the connection has ended; ``error`` then has the reason."""
+        """True if the connection has ended; ``error`` is then the reason."""
         return self.error is not None
 
     @property
     def socket(self) -> Any:
-        """The non-blocking socket, for a caller that reads and writes itself (see ``take_over``)."""
+        """The non-blocking socket, for a caller that reads and writes it directly (see ``take_over``)."""
         return self._transport.socket
 
     def fileno(self) -> int:
         return self._transport.socket.fileno()
 
     def due_in(self) -> float | None:
-        """Seconds until a heartbeat is due or the broker counts as lost; None: no heartbeats."""
+        """Return the seconds until a heartbeat is due or the broker counts as lost; None without heartbeats.
+        """
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
 
     def due_at(self) -> float:
-        """The monotonic time at which a heartbeat must be sent."""
+        """Return the monotonic time in seconds at which a heartbeat must be sent."""
         return self._last_sent + self.interval_s / 2
 
     def cork(self) -> None:
-        """Collect output until ``uncork`` or the next wait for an answer, to send it with one system call."""
+        """Hold back output, to send it with one system call. It is sent by ``uncork``, before the next wait
+        for an answer, or when it reaches 64 KiB.
+        """
         self._corked = True
 
     def uncork(self) -> None:
-        """Send the output that ``cork`` collected. May switch greenlets."""
+        """Send the output that ``cork`` held back. May switch greenlets."""
         self._corked = False
         if self._outgoing:
             self.send(b"")
 
     def uncork_ready(self) -> bool:
-        """Send collected output without waiting. Returns False if ``uncork`` must send the rest."""
+        """Send the output that ``cork`` held back as far as the socket takes it without waiting. Returns
+        False if ``uncork`` must send the rest.
+        """
         self._corked = False
         try:
             if self._outgoing:
@@ -131,11 +138,11 @@ class Stream:
         return not self._outgoing
 
     def has_sent_all(self) -> bool:
-        """True if no output waits for the socket."""
+        """Return whether the socket has taken all output."""
         return not self._outgoing
 
     def has_more(self) -> bool:
-        """True if TLS may hold received bytes that no poll reports."""
+        """Return whether TLS holds received bytes that poll() does not report."""
         return self._transport.holds_octets()
 
     def abort(self) -> None:
@@ -143,7 +150,9 @@ class Stream:
         self.end(ConnectionClosed(0, "aborted by this client"))
 
     def send(self, octets: bytes) -> None:
-        """Write complete frames or packets. Raises ConnectionClosed. May switch greenlets."""
+        """Write complete frames or packets, or add them to the output that ``cork`` holds back. Raises
+        ConnectionClosed. May switch greenlets.
+        """
         self.raise_if_closed()
         self._outgoing += octets
         if self._sending:
@@ -167,8 +176,8 @@ class Stream:
             self._sending = False
 
     def receive(self, deadline: float | None = None) -> bool:
-        """Read and handle at least one frame. Returns False if none arrives until the monotonic ``deadline``.
-        Raises ConnectionClosed. May switch greenlets.
+        """Wait for input until at least one frame or packet is handled. Returns False if none arrives until
+        the monotonic time ``deadline`` (None: no limit). Raises ConnectionClosed. May switch greenlets.
         """
         if self._corked:
             self.uncork()
@@ -189,8 +198,9 @@ class Stream:
                 self._lost(error)
 
     def receive_ready(self) -> bool:
-        """Handle the input that has arrived, and send a due heartbeat. Does not wait for input. Returns False
-        if there was no input. Raises ConnectionClosed. May switch, because it may write.
+        """Handle the input that has arrived, and send a heartbeat if one is due. Does not wait for input.
+        Returns False if no frame or packet was complete. Raises ConnectionClosed. May switch greenlets,
+        because it may write.
         """
         self.raise_if_closed()
         try:
@@ -207,8 +217,9 @@ class Stream:
     def wait_for(
         self, predicate: Callable[[], object], timeout_s: float | None = None, what: str = "",
     ) -> None:
-        """Receive until ``predicate()`` is true. Raises Timeout, ConnectionClosed. May switch greenlets.
-        ``what``: names the awaited answer in error texts.
+        """Receive and handle input until ``predicate()`` is true. Raises Timeout after ``timeout_s`` (None:
+        no limit), and ConnectionClosed. May switch greenlets. ``what``: the awaited answer's name, for error
+        texts.
         """
         deadline = deadline_in(timeout_s)
         self._taken = 0
@@ -225,12 +236,12 @@ class Stream:
             raise self.error.again()
 
     def fail(self, error: ConnectionClosed, cause: BaseException | None = None) -> NoReturn:
-        """End the connection and raise ``error`` or, if the connection had ended before, its first error."""
+        """End the connection and raise ``error`` or, if the connection had ended before, the first error."""
         self.end(error)
         raise (self.error or error).again() from cause
 
     def end(self, error: ConnectionClosed) -> None:
-        """Close the socket and keep ``error`` as the reason, unless the connection has ended before."""
+        """Close the socket and store ``error`` as the reason, unless the connection has ended before."""
         if self.error is not None:
             return
         self.error = error
@@ -285,14 +296,16 @@ class Stream:
             self.send_sign_of_life()
 
     def _silence_left(self):
-        """Seconds until a silent broker counts as lost; None without heartbeats."""
+        """Return the seconds until a silent broker counts as lost; None without heartbeats."""
         return self._last_received + 2 * self.interval_s - time.monotonic() if self.interval_s else None
 
     def _fail_of_silence(self):
         self.fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.interval_s} s"))
 
     def _lost(self, error):
-        """End the connection because the socket failed. The broker's last frames may give the reason."""
+        """End the connection and raise ConnectionClosed, because the socket failed. Handles the input that
+        has arrived first, because it may tell the broker's reason.
+        """
         if self.error is None:
             try:
                 self._take()

@@ -1,8 +1,8 @@
 """Transport: reads, writes and waits for a non-blocking socket, plain or TLS.
 
-The only module of the client that uses sockets. The socket module is a parameter: with ``gevent.socket``
-waiting is cooperative, with the standard library's it blocks the thread. The select and ssl modules come from
-the same package.
+All input and output of the client's connections goes through this module. The socket module is a parameter:
+with ``gevent.socket`` a wait switches greenlets, with the standard library's ``socket`` it blocks the thread.
+The select and ssl modules come from the same package.
 """
 import time
 from importlib import import_module
@@ -18,7 +18,7 @@ CHAIN_TOO_LONG = 22
 
 
 class Transport:
-    """A non-blocking socket to one peer, plain or TLS. Only ``wait`` and ``connect`` block."""
+    """A non-blocking socket to one peer, plain or TLS. Only ``connect`` and ``wait`` may block."""
 
     def __init__(self, socket_module: Any) -> None:
         self._socket_module = socket_module
@@ -31,7 +31,9 @@ class Transport:
         self, parameters: Any, timeout_s: float | None, given_context: Any = None, connected: Any = None,
     ) -> None:
         """Connect, with a TLS handshake if ``parameters`` require TLS. Raises OSError. May switch greenlets.
-        ``connected``: a connected socket of the same socket module, to use (and own) instead of a new one.
+
+        ``given_context``: an SSLContext to use instead of one made from ``parameters``. ``connected``: a
+        connected socket of the same socket module to use instead of a new one; the Transport then owns it.
         """
         module = self._socket_module
         sock = self.socket = connected
@@ -51,27 +53,31 @@ class Transport:
         self.socket = sock
 
     def release(self) -> Any:
-        """Return the socket, which the caller owns from now on."""
+        """Give up the socket and return it. The caller then owns it."""
         sock, self.socket = self.socket, None
         return sock
 
     def send(self, octets: bytes | memoryview) -> int:
-        """Send as many bytes as the socket takes now. Returns their count, perhaps 0. Raises OSError."""
+        """Send as many bytes as the socket takes without waiting. Returns their count, perhaps 0. Raises
+        OSError.
+        """
         try:
             return self.socket.send(octets)
         except self._would_block:
             return 0
 
     def receive(self, count: int = 65536) -> bytes | None:
-        """Return up to ``count`` bytes; None if none have arrived, b"" at the end. Raises OSError."""
+        """Return up to ``count`` received bytes; None if none have arrived, b"" if the peer has closed.
+        Raises OSError.
+        """
         try:
             return self.socket.recv(count)
         except self._would_block:
             return None
 
     def wait(self, timeout_s: float | None, writable: bool = False) -> bool:
-        """Wait until the socket can be read or, if ``writable``, written. May switch greenlets. Returns False
-        after ``timeout_s`` seconds (None: no limit).
+        """Wait until the socket is readable or, with ``writable``, readable or writable. Returns False after
+        ``timeout_s`` seconds (None: no limit). May switch greenlets.
         """
         if not writable and self.holds_octets():
             return True
@@ -79,11 +85,11 @@ class Transport:
         return _is_ready(self._select, self.socket, events, timeout_s)
 
     def holds_octets(self) -> bool:
-        """True if TLS holds received bytes that no poll reports."""
+        """Return whether TLS holds received bytes that poll() does not report."""
         return self._tls and self.socket.pending() > 0
 
     def close(self) -> None:
-        """Close the socket. May be called again."""
+        """Close the socket. A second call does nothing."""
         if self.socket is not None:
             self.socket.close()
 
@@ -95,8 +101,8 @@ def _sibling(module, name):
 
 
 def _is_ready(select, sock, events, timeout_s):
-    """Wait for any of the events. Returns False after ``timeout_s`` seconds (None: no limit). May switch
-    greenlets.
+    """Wait until one of the poll ``events`` occurs. Returns False after ``timeout_s`` seconds (None: no
+    limit). May switch greenlets.
     """
     poll = select.poll()
     poll.register(sock.fileno(), events)
@@ -106,10 +112,11 @@ def _is_ready(select, sock, events, timeout_s):
 def handshake(
     ssl: Any, connected: Any, context: Any, host: str, options: dict[str, Any], timeout_s: float | None,
 ) -> Any:
-    """Return a TLS socket over a connected socket, after the handshake. Raises OSError. May switch greenlets.
+    """Do a TLS handshake over a connected socket, and return the TLS socket. Raises OSError. May switch
+    greenlets.
 
-    ``context`` and ``options``: how the peer is verified. ``timeout_s``: limits the whole handshake, None: no
-    limit.
+    ``context``: the SSLContext. ``options``: those of the URL, of which server_name_indication and depth have
+    an effect. ``timeout_s``: limits the whole handshake; None: no limit.
     """
     name = options.get("server_name_indication", host)
     connected.settimeout(0)
@@ -128,7 +135,7 @@ def handshake(
 
 
 def _shake_hands(ssl, wrapped, timeout_s):
-    """Do the TLS handshake within one time limit. Raises TimeoutError."""
+    """Do the TLS handshake. Raises TimeoutError if it takes longer than ``timeout_s`` in all."""
     # The ssl module's own limit restarts with each byte.
     select = _sibling(ssl, "select")
     until = None if timeout_s is None else time.monotonic() + timeout_s
@@ -146,8 +153,8 @@ def _shake_hands(ssl, wrapped, timeout_s):
 
 
 def _check_depth(ssl, wrapped, depth):
-    """Raise an error if the peer's chain has more than ``depth`` intermediate certificates. The ssl module
-    has no setting for this limit.
+    """Raise SSLCertVerificationError if the peer's chain has more than ``depth`` intermediate certificates.
+    The ssl module has no setting for this limit.
     """
     between = len(wrapped._sslobj.get_verified_chain()) - 2
     if between > depth:
@@ -157,8 +164,8 @@ def _check_depth(ssl, wrapped, depth):
 
 
 def tls_context(ssl: Any, options: dict[str, Any]) -> Any:
-    """Return an SSLContext for the ``options`` of a URL. Blocks: reads certificate files. Raises OSError.
-    ``ssl``: the standard library's module or gevent's.
+    """Return an SSLContext for the ``options`` of a URL. Blocks the thread while it reads certificate files.
+    Raises OSError. ``ssl``: the standard library's module or gevent's.
     """
     # Not create_default_context(): gevent's returns one of the standard library, whose handshake would block
     # the hub.

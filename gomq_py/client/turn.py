@@ -1,8 +1,8 @@
 """Turn: decides which thread serves a link's connection: the link's own, or that of a waiting caller.
 
 Two thread switches, to the link's thread and back, cost more than all other work of the client. So while the
-link's thread only waits for the socket, a caller may serve the connection instead. The caller sends its
-message itself and reads the answer. It returns this right as soon as there is other work.
+link's thread only waits for the socket, a calling thread may take over the right to serve the connection. It
+sends its message and reads the answer itself, and gives the right back as soon as there is other work.
 """
 
 import select
@@ -11,7 +11,12 @@ import threading
 
 
 class Turn:
-    """The exclusive right to serve a connection, which the link's thread lends to callers in ``wait``."""
+    """The exclusive right to read and write a connection. The link's thread has it, and lends it to callers
+    in ``wait``.
+
+    ``connection_number`` and ``wake_number`` are file descriptors: of the connection's socket, and of the
+    socket that wakes the link's thread.
+    """
 
     def __init__(self, connection_number: int, wake_number: int) -> None:
         self._numbers = (connection_number, wake_number)
@@ -26,7 +31,9 @@ class Turn:
                 each.register(number, select.EPOLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for input in the link's thread, lending the right. Returns whether another thread woke it."""
+        """Wait up to ``seconds`` for input, in the link's thread. Callers may take the right meanwhile.
+        Returns whether another thread has woken the link's thread.
+        """
         if seconds == 0:
             return self._was_woken(self._thread_waits_for.poll(0))
         self._lock.release()
@@ -36,7 +43,7 @@ class Turn:
             self._lock.acquire()
 
     def take(self) -> bool:
-        """Take the right to serve, in a caller's thread. Returns False at once if another thread has it."""
+        """Take the right, in a caller's thread. Returns False at once if another thread has it."""
         if not self._lock.acquire(blocking=False):
             return False
         self.caller_waits = False
@@ -44,14 +51,16 @@ class Turn:
         return True
 
     def wait_as_caller(self, seconds: float) -> tuple[bool, bool]:
-        """Wait in a caller's thread. Returns (something has arrived, the link's thread must be woken)."""
+        """Wait up to ``seconds`` for input, in a caller's thread that has the right. Returns two bools:
+        whether anything has arrived, and whether another thread wants to wake the link's thread.
+        """
         self.caller_waits = True
         ready = self._caller_waits_for.poll(max(0.0, seconds))
         self.caller_waits = False
         return bool(ready), self._was_woken(ready)
 
     def give_back(self) -> None:
-        """Give the right to serve back to the link's thread, which wakes if there is unread input."""
+        """Give the right back to the link's thread, which wakes if there is unread input."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 
@@ -71,7 +80,7 @@ class Turn:
 
 
 class OwnTurn:
-    """A Turn that is never lent, because the threads are greenlets or the system has no epoll."""
+    """A Turn that callers can never take, because the threads are greenlets or the system has no epoll."""
 
     def __init__(self, connection_number: int, wake_number: int) -> None:
         self._wake_number = wake_number
@@ -91,7 +100,7 @@ class OwnTurn:
 
 
 def make_turn(connection_number: int, wake_number: int) -> Turn | OwnTurn:
-    """Return a Turn, or an OwnTurn if callers cannot serve the connection."""
+    """Return a Turn for two file descriptors, or an OwnTurn if callers cannot serve the connection."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     kind = Turn if hasattr(select, "epoll") and not patched else OwnTurn

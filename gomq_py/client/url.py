@@ -1,15 +1,16 @@
 """URLs of brokers: parses ``amqp[s]://user:password@host:port/vhost?heartbeat=60``, and ``mqtt[s]://``.
 
-Everything is percent-decoded. In AMQP no path and a bare ``/`` both mean the virtual host ``/``, as most
-clients read it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms),
-channel_max, frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (the key's), verify, depth
-(intermediate certificates at most), server_name_indication ("disable": no name is sent or checked), and name
-(shown by the broker).
+All parts are percent-decoded. In AMQP both an empty path and a bare ``/`` mean the virtual host ``/``, as in
+most clients. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms),
+channel_max, frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (of the key file), verify,
+depth (most intermediate certificates), server_name_indication ("disable": no name is sent or checked), and
+name (of the connection, which the broker shows).
 
-In MQTT the path is a virtual host, which goes before the user name (``vhost:user``), as LavinMQ and RabbitMQ
-read it; without a path the broker chooses. Without a user CONNECT has no user name. Query keys: version (3.1,
-3.1.1 or 5), client_id, clean_start (true or false), keep_alive (s), session_expiry (s, MQTT 5),
-connection_timeout (ms), cacertfile, certfile, keyfile, verify and server_name_indication.
+In MQTT the path is a virtual host, which is put before the user name (``vhost:user``), as LavinMQ and
+RabbitMQ expect it; without a path the broker chooses the virtual host. If the URL has no user, CONNECT has no
+user name. Query keys: version (3.1, 3.1.1 or 5), client_id, clean_start (true or false), keep_alive (s),
+session_expiry (s, MQTT 5), connection_timeout (ms), cacertfile, certfile, keyfile, verify and
+server_name_indication.
 """
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +86,9 @@ def parse_mqtt_url(url: str) -> MQTTParameters:
 
 
 def _parsed(url, scheme, ports):
-    """Return (split URL, {name: value} of the fields that both protocols have). Raises ValueError."""
+    """Return (SplitResult, {field: value}) for a URL, with the fields host, port, tls and, if given, user and
+    password. ``ports``: the default ports, without and with TLS. Raises ValueError.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -104,7 +107,7 @@ def _parsed(url, scheme, ports):
 
 
 def port_of(parts: SplitResult) -> int | None:
-    """The port of a split URL, or None. Raises ValueError."""
+    """Return the port of a split URL, or None if it has none. Raises ValueError if the port is invalid."""
     try:
         return parts.port
     except ValueError:
@@ -114,8 +117,8 @@ def port_of(parts: SplitResult) -> int | None:
 def query_options(
     query: str, integers: tuple[str, ...], texts: tuple[str, ...], what: str,
 ) -> dict[str, Any]:
-    """Parse a URL's query into {key: value}: int for the keys in ``integers``, text for ``texts``. Raises
-    ValueError for other keys and bad numbers. ``what`` names the URL in its text.
+    """Parse a URL's query into {key: value}: int for the keys in ``integers``, str for the keys in ``texts``.
+    Raises ValueError for other keys and bad numbers. ``what``: the kind of URL, for the error's text.
     """
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):

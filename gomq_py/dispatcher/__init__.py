@@ -1,4 +1,4 @@
-"""Task queue over AMQP with typed arguments, for Python and for the Go library gofort/dispatcher.
+"""Task queue over AMQP with typed arguments, compatible with the Go library gofort/dispatcher.
 docs/dispatcher.md describes it. Each submodule is imported when one of its names is first used.
 """
 

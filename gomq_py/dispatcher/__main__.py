@@ -7,7 +7,7 @@ import sys
 
 
 def main():
-    """Entry point of the command gomq-py-worker."""
+    """Run the command gomq-py-worker, and end the process with its exit code."""
     if "--greenlets" in sys.argv:  # before other imports, which would keep unpatched names
         from gevent import monkey
 

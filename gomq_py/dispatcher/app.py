@@ -1,5 +1,5 @@
 """Makes functions into tasks: a decorator defines a task, ``delay()`` sends it, and the command
-``gomq-py-worker module:app`` runs it. Uses Server and Worker.
+``gomq-py-worker module:app`` runs it.
 
     app = Dispatcher("amqp://localhost")
 
@@ -48,7 +48,7 @@ Failed = TypeVar("Failed", bound=Callable[[TaskContext, BaseException], object])
 
 
 class TaskOptions(TypedDict, total=False):
-    """The keywords of ``Dispatcher.task`` that do not change a task's signature, for type checkers."""
+    """The keyword arguments of ``Dispatcher.task`` except ``with_uuid``, for type checkers."""
 
     name: str | None
     queue: str | None
@@ -68,7 +68,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class AppTask(Generic[Called, Sent, Result]):
-    """A function decorated as a task. Calls run it here; ``delay`` and ``send`` run it in a worker."""
+    """A function decorated as a task. Calling it runs it here; ``delay`` and ``send`` send it to a worker."""
 
     def __init__(
         self, app: "Dispatcher", function: Callable[Called, Result], name: str, queue: str,
@@ -76,7 +76,7 @@ class AppTask(Generic[Called, Sent, Result]):
         schedule: dict[str, Any] | None = None, expires_s: float | None = None, key: str | None = None,
         rate: str | None = None, **options: Any,
     ) -> None:
-        """Arguments: ``schedule`` has the times of a periodic task, fields of x-schedule. ``key``: the
+        """``schedule``: the times of a periodic task, as fields of the header x-schedule. ``key``: the
         parameter whose value is the task's key. ``options``: further fields of the TaskConfig.
         """
         self.app = app
@@ -118,15 +118,15 @@ class AppTask(Generic[Called, Sent, Result]):
 
         ``delay_s``, ``eta``: run after so many seconds, or at this time (datetime or Unix seconds).
         ``priority``: higher ones run first. ``unique``: the broker drops the task if a recent one had the
-        same text. ``key``: tasks with the same key (a text or an integer) run in order, one at a time.
-        ``expires_s``: drop the task if it has not begun after so many seconds. Raises BadArgument,
+        same text ``unique``. ``key``: tasks with the same key (a text or an integer) run in order, one at a
+        time. ``expires_s``: drop the task if it has not begun after so many seconds. Raises BadTask,
         NotDelivered.
         """
         return self.app.server.publish(
             self.task(args, kwargs, delay_s, eta, priority, unique, headers, key, expires_s))
 
     def submit(self, *args: Sent.args, **kwargs: Sent.kwargs) -> Future[str]:
-        """Send the task without waiting. Returns a concurrent.futures.Future of the task's uuid."""
+        """Send the task without waiting. Returns a concurrent.futures.Future for the task's uuid."""
         return self.app.server.submit(self.task(args, kwargs))
 
     def task(
@@ -135,7 +135,7 @@ class AppTask(Generic[Called, Sent, Result]):
         unique: str | None = None, headers: dict[str, Any] | None = None, key: str | int | None = None,
         expires_s: float | None = None,
     ) -> Task:
-        """Return the Task that ``send`` would send, with the same arguments. Raises BadArgument."""
+        """Return the Task that ``send`` sends for the same arguments. Raises BadTask (BadArgument)."""
         if eta is not None:
             try:
                 at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
@@ -162,8 +162,8 @@ class AppTask(Generic[Called, Sent, Result]):
         return bool(self._schedule)
 
     def scheduled(self) -> Task:
-        """Return the Task that sets the task's schedule, or deletes it if the task is not periodic. Raises
-        BadArgument if the task needs arguments.
+        """Return the Task that, once sent, sets this task's schedule at the broker or, if the task is not
+        periodic, deletes it. Raises BadArgument if the task needs arguments.
         """
         task = self.task() if self.is_periodic else Task(self.name, routing_key=self.queue)
         # One for all times, or each start would replace the schedule.
@@ -173,7 +173,7 @@ class AppTask(Generic[Called, Sent, Result]):
         return task
 
     def _group(self, key):
-        """The message group of a task with this key. With a concurrency of n, a key has n groups in turn."""
+        """Return the message group for a key. A key with key_concurrency n has n groups, used in turn."""
         if not self.app.is_keyed:
             raise BadTask(f"task {self.name!r} has a key, which needs Dispatcher(keyed=True)")
         if not isinstance(key, (str, int)) or isinstance(key, bool) or key == "":
@@ -195,17 +195,16 @@ class AppTask(Generic[Called, Sent, Result]):
 
 
 class Dispatcher:
-    """An app: its tasks, their queues and their broker.
+    """An app: its tasks, their queues and their broker. Further keywords are those of ServerConfig.
 
-    Further keywords are those of ServerConfig. For queues that Go workers declare, too, pass
-    ``delivery_limit=None, priorities=0``.
+    For queues that Go workers declare, too, pass ``delivery_limit=None, priorities=0``.
 
         queue             for tasks that name no queue
-        delivery_limit    how often the broker redelivers a task whose worker was lost; then it
-                          dead-letters the task; gomq-py only
+        delivery_limit    after so many redeliveries of a task whose workers were lost, the broker
+                          dead-letters it; None: no limit; only with gomq-py as broker
         priorities        the highest priority of the queues (0: no priorities)
         unique_s          for how many seconds after a unique task the broker drops equal tasks
-        keyed             tasks may have keys; gomq-py only, and without priorities
+        keyed             tasks may have keys; only with gomq-py as broker, and without priorities
     """
 
     def __init__(
@@ -254,15 +253,15 @@ class Dispatcher:
     ):
         """Decorator: make a function a task. ``name``: the function's name by default.
 
-        ``retries``: how often the task is run again after an error. ``backoff``: the waits before (a Backoff,
-        or the first wait in s, which doubles). ``unique``: drop a task sent with equal arguments within
-        ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument.
+        ``retries``: how often the task is run again after an error or a timeout. ``backoff``: the waits
+        before each (a Backoff, or the first wait in s, which doubles). ``unique``: drop a task sent with
+        equal arguments within ``unique_s``. ``with_uuid``: pass the task's uuid as the first argument.
 
         ``key``: the parameter whose value is the task's key. ``key_concurrency``: how many tasks with the
         same key run at once; above 1 in no order. ``rate``: how many begin in a second, minute or hour
         ("10/s", "100/m", "5/h"), over all workers; such a task has its own queue, by default ``<the app's
         queue>.<name>``. ``expires_s``: drop a task that has not begun so many seconds after it was sent, or
-        after the time of a periodic task.
+        after the scheduled time of a periodic task.
 
         ``every_s``, or ``cron`` and ``timezone`` (UTC): the broker sends the task at these times, once they
         are set by ``set_schedules`` or the start of a worker.
@@ -302,7 +301,7 @@ class Dispatcher:
         return task
 
     def _check_queue(self, task):
-        """Raise ValueError if a task with a rate shares its queue, because other tasks would wait for it."""
+        """Raise ValueError if a task with a rate shares its queue, whose other tasks would have to wait."""
         sharing = [each for each in self.tasks.values() if each.queue == task.queue]
         if task.interval_s and (sharing or task.queue == self.queue) or any(
                 each.interval_s for each in sharing):
@@ -310,17 +309,17 @@ class Dispatcher:
                 f"task {task.name!r}: a task with a rate has its queue for itself, here {task.queue!r}")
 
     def before(self, hook: Before) -> Before:
-        """Decorator: workers call ``hook(context)`` before each task. If the hook raises, the task fails."""
+        """Decorator: workers call ``hook(TaskContext)`` before each task. If it raises, the task fails."""
         self._hooks["before_task"].append(hook)
         return hook
 
     def after(self, hook: Before) -> Before:
-        """Decorator: workers call ``hook(context)`` after each task that succeeded."""
+        """Decorator: workers call ``hook(TaskContext)`` after each task that succeeded."""
         self._hooks["after_task"].append(hook)
         return hook
 
     def failed(self, hook: Failed) -> Failed:
-        """Decorator: workers call ``hook(context, error)`` whenever a task fails or times out."""
+        """Decorator: workers call ``hook(TaskContext, error)`` whenever a task fails or times out."""
         self._hooks["failed_task"].append(hook)
         return hook
 
@@ -330,7 +329,7 @@ class Dispatcher:
 
     @property
     def server(self) -> Server:
-        """The Server (connection) of this process, made at the first use. A forked process makes its own."""
+        """The Server of this process. It connects when it is first needed. A forked process makes its own."""
         process = self._process()
         with process.lock:
             if process.server is None or process.server.link.has_ended:
@@ -340,14 +339,16 @@ class Dispatcher:
             return process.server
 
     def send(self, name: str, *args: Any, queue: str | None = None) -> str:
-        """Send a task whose function may be unknown here. The values decide the argument types."""
+        """Send a task that only other programs define. The values decide the argument types. Returns the uuid
+        after the broker's confirm. Raises BadTask if this app defines the task, NotDelivered.
+        """
         if name in self.tasks:
             raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
 
     def set_schedules(self, queues: list[str] | None = None) -> None:
-        """Let the broker send the periodic tasks of these queues (None: all queues) at their times. Schedules
-        of tasks that are not periodic are deleted. Raises NotDelivered, NotSupported.
+        """Let the broker send the periodic tasks of these queues (None: all queues) at their times. Deletes
+        the schedules of their other tasks. Raises NotDelivered, NotSupported.
         """
         for task in self.tasks.values():
             if task.queue not in (queues or self.queues):
@@ -361,7 +362,7 @@ class Dispatcher:
                     self.server.logger.warning("an earlier schedule may go on: %s", error)
 
     def drop_schedule(self, name: str, queue: str | None = None) -> None:
-        """Delete the schedule of a removed task. ``queue``: the app's by default. Raises NotDelivered."""
+        """Delete the schedule of a removed task. ``queue``: by default the app's. Raises NotDelivered."""
         queue = queue or self.queue
         self.server.publish(Task(name, routing_key=queue, schedule={"name": schedule_name(queue, name)}))
 
@@ -369,7 +370,7 @@ class Dispatcher:
         self, queues: list[str] | None = None, concurrency: int | None = None, run_in: str | None = None,
         name: str = "worker",
     ) -> list[Worker]:
-        """Set the schedules of periodic tasks. Start and return a Worker for each queue (None: for all)."""
+        """Set the schedules of periodic tasks. Start and return one Worker per queue (None: all queues)."""
         self.set_schedules(queues)
         server, made = self.server, []
         limit = concurrency or self.concurrency
@@ -388,7 +389,7 @@ class Dispatcher:
         return made
 
     def arguments(self, queue: str, delays: Any) -> dict[str, Any]:
-        """The arguments to declare a queue. ``delays``: BrokerDelays or QueueDelays."""
+        """Return the arguments for declaring a queue. ``delays``: a BrokerDelays or QueueDelays."""
         arguments: dict[str, Any] = {}
         if self._interval_s(queue):
             arguments["x-single-active-consumer"] = True  # one worker at a time keeps the pace for all
@@ -407,15 +408,15 @@ class Dispatcher:
         return arguments
 
     def revoke(self, *identifiers: str) -> None:
-        """Let workers drop the tasks of these uuids, if they have not begun. Returns when the broker has the
-        order on disk. Raises NotDelivered, DispatcherError, OSError, ClientError.
+        """Let workers drop the tasks with these uuids, if they have not begun. Returns when the broker has
+        the revocations on disk. Raises NotDelivered, DispatcherError, OSError, ClientError.
         """
         with self.connect() as connection:
             remote.revoke(connection, self.exchange, list(identifiers))
 
     def inspect(self, timeout_s: float = 2.0) -> dict[str, Any]:
-        """Ask the workers which tasks they run. Returns {"processes": [...], "queues": [...]}. Returns after
-        ``timeout_s``, or once all have answered. Raises DispatcherError, OSError, ClientError.
+        """Ask the workers which tasks they run. Returns the dict of ``remote.inspect`` after ``timeout_s``,
+        or once all workers have answered. Raises DispatcherError, OSError, ClientError.
         """
         with self.connect() as connection:
             return remote.inspect(connection, self.exchange, self.queues, timeout_s)
@@ -437,10 +438,10 @@ class Dispatcher:
         return max((each.interval_s for each in self.tasks.values() if each.queue == queue), default=0.0)
 
     def _prefetch(self, queue, limit):
-        """Number of tasks that a worker of the queue takes in advance.
+        """Return the most tasks that a worker of the queue holds at once, running ones included.
 
-        With a rate, at most the delivery limit, or the tasks that begin in a minute: when the worker stops,
-        waiting tasks are returned, which counts towards the delivery limit.
+        With a rate, at most the delivery limit or the tasks that begin in a minute, whichever is more: a
+        worker that stops returns its waiting tasks, and each return counts towards the delivery limit.
         """
         prefetch, interval_s = self.prefetch or limit, self._interval_s(queue)
         if not interval_s or self._delivery_limit is None:
@@ -453,7 +454,7 @@ class Dispatcher:
         return True if server is None else server.close(timeout_s)
 
     def _process(self):
-        """The app's state in this process. A forked process has its own."""
+        """Return the app's _Process for the running process, which may be a fork."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
@@ -470,7 +471,7 @@ def schedule_name(queue: str, task: str) -> str:
 
 
 def _schedule(name, every_s, cron, zone):
-    """The times of a periodic task as fields of x-schedule; {} if it is not periodic. Raises ValueError."""
+    """Return the times of a periodic task as fields of x-schedule, {} if not periodic. Raises ValueError."""
     if every_s is not None and cron is not None:
         raise ValueError(f"task {name!r}: times are given by every_s or by cron, not by both")
     if zone is not None and cron is None:
@@ -489,7 +490,7 @@ def _schedule(name, every_s, cron, zone):
 
 
 class _Process:
-    """An app's state in one process. A forked process makes a new _Process."""
+    """An app's Server and its lock in one process. A forked process makes a new _Process."""
 
     # A fork copies neither the thread that serves the connection nor a thread that holds the lock.
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ _EXACT = 2**53
 
 
 def type_of(value):
-    """Return the name of the type with which a value is sent if the function's signature has no type."""
+    """Return the type name with which a value is sent if the function's signature has no type for it."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -42,7 +42,9 @@ def type_of(value):
 
 
 def convert(type_name, value):
-    """Convert a received value to its type. Raises BadArgument; the caller adds the argument's name."""
+    """Return a value converted to the named type. Raises BadArgument, to whose text the caller adds the
+    argument's name.
+    """
     checks = _CHECKS.get(type_name) if isinstance(type_name, str) else None
     if checks is None:
         raise BadArgument(f"unknown type {shown(type_name)}: {', '.join(_CHECKS)} are known")
@@ -50,7 +52,7 @@ def convert(type_name, value):
 
 
 def shown(value):
-    """Return the value as short text, for an error."""
+    """Return the value's repr, shortened, for an error text."""
     try:
         return brief(repr(value))
     except (ValueError, RecursionError):  # huge integers, deeply nested lists
@@ -63,12 +65,15 @@ def brief(text, most=60):
 
 
 def on_one_line(text):
-    """Return the text, shortened for a log line and without line breaks."""
+    """Return the text shortened, for a log line. If it has line breaks or control characters, return its
+    repr.
+    """
     return brief(text) if text.isprintable() else shown(text)
 
 
 def text_of(error, most=1000):
-    """Return an error's text, shortened and valid in UTF-8, even if its ``__str__`` raises an error."""
+    """Return an error's text, at most ``most`` characters and valid in UTF-8, even if its ``__str__`` raises.
+    """
     try:
         return _writable(brief(str(error), most))
     except Exception as fault:  # a faulty class of the task must not stop the settlement
@@ -76,8 +81,8 @@ def text_of(error, most=1000):
 
 
 def trace_of(error):
-    """Return (error for the log's ``exc_info``, ""). If UTF-8 cannot encode the traceback, return (None, the
-    traceback as text) with those characters escaped.
+    """Return (``exc_info`` for the log, further text for the log). They are (error, "") or, if UTF-8 cannot
+    encode the traceback, (None, the traceback as text with those characters escaped).
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)
@@ -85,12 +90,12 @@ def trace_of(error):
 
 
 def name_of(error):
-    """Return the name of the error's class, shortened, for headers and logs."""
+    """Return the name of the error's class, at most 60 characters, for headers and logs."""
     return brief(_NAME.__get__(type(error)))
 
 
 def _writable(text):
-    """Return the text with surrogates escaped, which UTF-8 cannot encode."""
+    """Return the text with its surrogates escaped, because UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

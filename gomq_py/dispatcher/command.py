@@ -31,7 +31,7 @@ _CONNECTION_BROKEN, LEFT_BEHIND = 1, 3
 
 
 def run(arguments=None):
-    """Run the command with these arguments. Returns its exit code."""
+    """Run the command with these arguments (None: those of the process). Returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     if given and given[0] in COMMANDS:
         return run_command(given)
@@ -60,7 +60,7 @@ class _Run:
         self._health_error = ""
 
     def run(self):
-        """Run the workers until a signal or the end of the connection. Returns the exit code."""
+        """Run the workers until a signal comes or the Server stops reconnecting. Returns the exit code."""
         signal.signal(signal.SIGTERM, self._told)
         # A terminal's Ctrl-C also reaches the parent of --reload, which passes it on.
         parent = int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
@@ -98,8 +98,8 @@ class _Run:
         return self._leave(server, broken.is_set())
 
     def _connected(self):
-        """The connected Server, or None if a signal to stop comes first. Raises the error of the last attempt
-        if all attempts have failed.
+        """Return the connected Server, or None if a signal to stop comes first. Raises the error of the last
+        attempt if all attempts have failed.
         """
         answer: Future = Future()
 
@@ -162,7 +162,9 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write the health file atomically, or delete it without a connection. A failure is only logged."""
+        """Write ``state`` to the health file atomically or, without a connection, delete the file. A failure
+        is only logged.
+        """
         # So a probe can check whether it exists and how old it is.
         path = Path(self._options.health_file)
         try:
@@ -205,7 +207,9 @@ def _reload_for_ever(arguments):
 
 
 def _sources():
-    """Return {path: time of change} of all .py files below the current folder, except in hidden folders."""
+    """Return {path: modification time in ns} of all .py files below the current folder, except in hidden
+    folders.
+    """
     found = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [each for each in folders if not each.startswith(".") and each != "__pycache__"]

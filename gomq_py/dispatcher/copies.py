@@ -1,7 +1,7 @@
 """Copies: replaces a message that a worker delays or dead-letters by a changed copy.
 
-The worker publishes the copy, and acknowledges the original when the copy is confirmed. A crash in between
-leaves both messages, so that no task is lost. All code here runs in the link's thread.
+The worker publishes the copy, and acknowledges the original when the broker has confirmed the copy. A crash
+in between leaves both messages, so that no task is lost. All code here runs in the link's thread.
 """
 
 from typing import Any
@@ -38,7 +38,9 @@ class Copies:
         self.futures: set = set()  # of copies in flight
 
     def cancel(self):
-        """Cancel all unconfirmed copies, because the connection is lost and the originals are redelivered."""
+        """Cancel all unconfirmed copies, because the connection is lost and the broker redelivers the
+        originals.
+        """
         for future in list(self.futures):
             future.cancel()
 
@@ -46,11 +48,11 @@ class Copies:
         self.futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
-        """Publish a copy with these headers, and acknowledge the original when the copy is confirmed.
+        """Publish a copy with these headers added, and acknowledge the original when the copy is confirmed.
 
-        ``send(properties)`` publishes, and returns a Future. ``otherwise(error)`` is called if the copy
-        cannot be encoded, for example because its headers are too large for a frame. ``bare``: leave out the
-        original's properties and headers.
+        ``send(properties)`` publishes, and returns a Future. If the broker refuses the copy, it is sent again
+        a second later. ``otherwise(error)`` is called if the copy cannot be encoded, for example because its
+        headers are too large for a frame. ``bare``: leave out the original's properties and headers.
         """
         if delivery.channel.closed:
             return
@@ -87,8 +89,10 @@ class Copies:
 
 
 def properties_of(delivery, headers=None, bare=False, without=()):
-    """The properties for a copy of a delivery: the delivery's own, with the ``headers``. Headers of this
-    delivery and those in ``without`` are left out. ``bare``: leave out all of the delivery's own.
+    """Return the Properties for a copy of a delivery: the delivery's own, with ``headers`` added.
+
+    Headers that belong to this one delivery, such as x-death, and those in ``without`` are left out.
+    ``bare``: leave out all properties and headers of the delivery.
     """
     properties: Any = Properties()
     if not bare:

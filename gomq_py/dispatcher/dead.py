@@ -1,8 +1,8 @@
 """Dead tasks: moves them from ``<queue>.dead`` back to their queue, with fresh attempts.
 
-Each move is a separate transaction: a process that is killed leaves each task in exactly one of the queues. A
-broker that is killed during a commit may leave the task in both. On other brokers than gomq-py a kill of the
-process may do so, too.
+Each move is a transaction of its own, so a kill of this process leaves each task in exactly one of the two
+queues. A kill of the broker during a commit may leave the task in both. With brokers other than gomq-py a
+kill of this process may do so, too.
 """
 
 from collections import Counter
@@ -25,7 +25,9 @@ _OF_EARLIER_ATTEMPTS = (
 
 @dataclass
 class Outcome:
-    """Counts of dead tasks: ``moved`` ones by (name, error); ``others``, of other names; ``expired`` ones."""
+    """The result of ``retry_dead``. ``moved`` counts the moved tasks by (name, error). Of the tasks that stay
+    dead, ``others`` counts those of other names, ``expired`` those that have expired.
+    """
 
     moved: Counter[tuple[str, str]] = field(default_factory=Counter)
     others: int = 0
@@ -36,10 +38,10 @@ def retry_dead(
     connection: Connection, queue: str, outcome: Outcome, *, name: str | None = None,
     limit: int | None = None, dry_run: bool = False,
 ) -> None:
-    """Move the dead tasks back to ``queue``, and count them in ``outcome``.
+    """Move tasks from ``<queue>.dead`` back to ``queue``, and count them in ``outcome``.
 
-    ``name``: only tasks of this name. ``limit``: at most so many. ``dry_run``: only count. Raises
-    DispatcherError if a queue is missing or full; tasks moved before stay moved.
+    ``name``: only tasks of this name. ``limit``: move at most so many. ``dry_run``: only count. Raises
+    DispatcherError if a queue is missing or full; tasks that were moved before stay moved.
     """
     dead = f"{queue}.dead"
     is_atomic = isinstance(delays_of(connection.server_properties, queue), BrokerDelays)
@@ -96,7 +98,9 @@ def _name_of(delivery):
 
 
 def _error_of(headers):
-    """Return the error's name from the worker's header, or else the broker's reason to dead-letter."""
+    """Return the name of the error, from a header by the worker, or else the broker's reason for
+    dead-lettering.
+    """
     deaths = headers.get("x-death")
     first = deaths[0] if isinstance(deaths, list) and deaths else None
     error = headers.get(wire.ERROR_HEADER) or (first.get("reason") if isinstance(first, dict) else None)

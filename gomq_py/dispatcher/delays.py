@@ -4,10 +4,10 @@ In both cases the message reaches the tasks' exchange X in the end, with the tas
 
     gomq-py    X.delayed, an x-delayed-message exchange that passes everything on to X; header x-delay
                X.unique, an exchange that drops duplicates and passes other messages on to X.delayed
-    others     X.delay.100, .200, .400 ... (milliseconds): a fanout exchange and a queue each, whose messages
-               expire into X. A delay is made of a few of them, the longest that fits first: a worker that
-               gets a task before its time (header x-task-due) delays it once more. Each queue has one time to
-               live, so that messages expire in their order.
+    others     X.delay.100, .200, .400 ... (milliseconds): for each a fanout exchange and a queue of the same
+               name, which dead-letters expired messages to X. A long delay takes several such waits, the
+               longest that fits first: a worker that gets a task before its time (header x-task-due) delays
+               it again. All messages of a queue have one time to live, so that they expire in their order.
 """
 
 import hashlib
@@ -57,18 +57,22 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """The (exchange, headers) for publishing a task that is to run in ``delay_s`` seconds."""
+        """Return (exchange, headers) for publishing a task that is to run in ``delay_s`` seconds. ``unique``:
+        duplicates of this text are dropped.
+        """
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}
         return self._delayed, headers
 
     def place_schedule(self, schedule):
-        """The (exchange, headers) for publishing a task that is sent at each time of a schedule."""
+        """Return (exchange, headers) for publishing a task that the broker sends at each time of the
+        schedule.
+        """
         return self._delayed, {SCHEDULE_HEADER: schedule}
 
     def prepare(self, channel, delay_s):
-        """Do nothing: ``declare`` has declared the exchanges for all delays."""
+        """Do nothing: ``declare`` has declared the exchange for all delays."""
 
 
 class QueueDelays:
@@ -82,7 +86,9 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Declare no queue: ``prepare`` does. Raises NotSupported if ``unique_s`` is given."""
+        """Declare nothing: ``prepare`` declares the queue for each delay. Raises NotSupported if ``unique_s``
+        is given.
+        """
         self._there.clear()
         if unique_s is not None:
             raise _not_unique()
@@ -126,7 +132,7 @@ def _short(unique):
 
 
 def left_s(headers, clock=time.time):
-    """Seconds until a task with these headers may run; 0: now."""
+    """Return the seconds until a task with these message headers may run; 0: now."""
     due_ms = headers.get(DUE_HEADER)
     if not isinstance(due_ms, int) or isinstance(due_ms, bool):
         return 0
@@ -135,7 +141,8 @@ def left_s(headers, clock=time.time):
 
 
 def delays_of(server_properties, exchange):
-    """A BrokerDelays if the server properties are those of gomq-py, otherwise a QueueDelays."""
+    """Return a BrokerDelays if the broker's server properties are those of gomq-py, otherwise a QueueDelays.
+    """
     # Not by the product, which says RabbitMQ: docs/decisions/0004.
     platform = server_properties.get("platform", "")
     platform = platform.decode("utf-8", "replace") if isinstance(platform, bytes) else str(platform)

@@ -13,7 +13,7 @@ class BadTask(DispatcherError, ValueError):
 
 
 class BadArgument(BadTask):
-    """An argument does not match its type. The text names task, worker and argument."""
+    """An argument does not match its type. The error's text names the task and the argument."""
 
 
 class UnknownTask(DispatcherError):
@@ -29,7 +29,8 @@ class NotDelivered(DispatcherError):
 
 
 class ServiceDisconnected(NotDelivered):
-    """There is no connection to the broker. A task sent before may have reached the broker."""
+    """There is no connection to the broker, or the broker did not answer in time. It may have got the task.
+    """
 
 
 class TaskTimeout(DispatcherError, TimeoutError):
@@ -37,12 +38,12 @@ class TaskTimeout(DispatcherError, TimeoutError):
 
 
 class ProcessDied(DispatcherError):
-    """The child process that ran the task has ended before the task."""
+    """The child process that ran the task ended before the task did."""
 
 
 class Retry(DispatcherError):
-    """A task raises Retry to run again, after ``delay_s`` seconds (None: after its backoff). The constructor
-    raises BadTask if the delay is invalid.
+    """Raised by a task that wants to run again, after ``delay_s`` seconds (None: after its backoff). The
+    constructor raises BadTask if the delay is invalid.
     """
 
     def __init__(self, reason: str = "the task asks for it", delay_s: float | None = None) -> None:
@@ -51,7 +52,7 @@ class Retry(DispatcherError):
 
 
 class Dropped(DispatcherError):
-    """The task must not begin any more. Workers drop it."""
+    """The task must not begin any more. Workers then drop it."""
 
 
 class Revoked(Dropped):
@@ -59,16 +60,16 @@ class Revoked(Dropped):
 
 
 class Expired(Dropped):
-    """The task did not begin in time."""
+    """The task did not begin before it expired (``expires_s``)."""
 
 
 class Reject(DispatcherError):
-    """A task raises Reject to be dead-lettered at once, without further attempts."""
+    """Raised by a task that wants to be dead-lettered at once, without further attempts."""
 
 
 def checked_seconds(what: str, seconds: float) -> float:
-    """Return the seconds as a float. Raises BadTask unless they are an int or float, at least 0. Callers must
-    convert Decimal, Fraction and numpy's numbers. ``what``: for the error's text.
+    """Return the seconds as a float. Raises BadTask unless they are an int or float from 0 to 1e12. Decimal,
+    Fraction and numpy's numbers are refused. ``what``: the value's name, for the error's text.
     """
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= LONGEST_DELAY_S:

@@ -1,8 +1,8 @@
 """Greenlets: runs tasks in greenlets, and lets a greenlet wait for a confirm while others run.
 
-Only this module of the task queue imports gevent. The greenlets of tasks run in a thread with its own event
-loop, so the rest of the program needs no patching. The tasks' functions must yield to the event loop:
-``gomq-py-worker --greenlets`` patches the standard library for that.
+Only this module of the task queue imports gevent. The greenlets of tasks run in a thread with its own gevent
+event loop, so the rest of the program needs no patching. The tasks' functions must yield to this loop while
+they wait: ``gomq-py-worker --greenlets`` patches the standard library for that.
 """
 
 import sys
@@ -17,7 +17,7 @@ from gevent.pool import Pool
 
 class Greenlets:
     """Runs tasks in at most ``limit`` greenlets at once. A task that takes too long is killed. The next task
-    may start at once, even if the killed task catches the kill and continues.
+    may start at once, even if the killed task catches GreenletExit and continues.
     """
 
     kind = "greenlets"
@@ -52,7 +52,7 @@ class Greenlets:
         self._watcher.send()
 
     def close(self):
-        """Let the thread end after the last greenlet. Returns at once."""
+        """Let the thread end after the last greenlet has ended. Returns at once."""
         self._closing = True
         self._watcher.send()
 
@@ -87,7 +87,7 @@ class Greenlets:
 
 
 def wait_for(future, timeout_s):
-    """Wait up to ``timeout_s`` for the future, while other greenlets of this thread run."""
+    """Wait up to ``timeout_s`` seconds until the future is done, while other greenlets of this thread run."""
     if future.done():
         return
     hub = gevent.get_hub()
@@ -102,6 +102,6 @@ def wait_for(future, timeout_s):
 
 
 def is_in_greenlet():
-    """True if the caller runs in a greenlet, so that other greenlets can run while it waits."""
+    """Return whether the caller runs in a greenlet, so that other greenlets can run while it waits."""
     hub = gevent._hub_local.get_hub_if_exists() if "gevent._hub_local" in sys.modules else None
     return hub is not None and gevent.getcurrent() is not hub

@@ -1,4 +1,6 @@
-"""Metrics: shows workers' counters to Prometheus. Only this module here imports prometheus_client."""
+"""Metrics: serves workers' counters to Prometheus. Only this module of the task queue imports
+prometheus_client.
+"""
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -10,11 +10,11 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Pace:
-    """Begins tasks in order and ``interval_s`` apart; 0: at once.
+    """Begins tasks in order, ``interval_s`` seconds apart; 0: at once.
 
-    A late timer delays only its own task, so that the mean rate holds. ``link.call_later`` plans the next
-    beginning. ``forget(invocation)`` is called for a task that its runner cannot begin; if the task had to
-    wait, ``refuse(delivery, error)`` is called, too.
+    A late timer delays only its own task, so that the mean rate holds. ``link.call_later`` schedules the next
+    begin. If a runner cannot begin a task, ``forget(invocation)`` is called and, with an interval,
+    ``refuse(delivery, error)``.
     """
 
     def __init__(
@@ -31,7 +31,9 @@ class Pace:
         self._is_planned = False
 
     def begin(self, runner: Any, invocation: Any) -> None:
-        """Let the runner begin the invocation, now or at its time. Raises the runner's error only if now."""
+        """Let the runner begin the invocation, at once or when its time comes. With ``interval_s`` 0 raises
+        the runner's error.
+        """
         if not self._interval_s:
             self._start(runner, invocation)
             return
@@ -69,7 +71,7 @@ class Pace:
 
 
 def interval_of(rate: str) -> float:
-    """Seconds between two tasks of a rate such as "10/s", "100/m" or "5/h". Raises ValueError."""
+    """Return the seconds between two tasks of a rate such as "10/s", "100/m" or "5/h". Raises ValueError."""
     count, slash, unit = rate.partition("/") if isinstance(rate, str) else ("", "", "")
     try:
         interval_s = _UNITS[unit] / float(count)

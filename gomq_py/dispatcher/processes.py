@@ -1,7 +1,8 @@
 """Processes: runs tasks in a child process, one at a time, so that a slow task can be killed.
 
-The child is a new interpreter (``python -m gomq_py.dispatcher.processes FD PARENT``): a fork would copy locks
-that other threads hold. The child imports a function by its name, and ends when its parent closes the pipe.
+The child is a new interpreter (``python -m gomq_py.dispatcher.processes FD PARENT``: the pipe's file
+descriptor and the parent's process id), because a fork would copy locks that other threads hold. The child
+imports a function by its name, and ends when its parent closes the pipe.
 """
 
 import contextlib
@@ -41,7 +42,9 @@ class Child:
         return self._process.poll() is not None
 
     def run(self, function, values):
-        """Call ``function(*values)`` in the child and wait. Raises the function's error, or ProcessDied."""
+        """Call ``function(*values)`` in the child and wait. Raises the function's error, ProcessDied, or
+        DispatcherError if the child cannot import the function.
+        """
         reference = reference_of(function)
         try:
             self._pipe.send((reference, values))
@@ -66,7 +69,7 @@ class Child:
 
 
 def reference_of(function):
-    """Return (module, qualified name) by which another process can import the function. Raises
+    """Return (module, qualified name), by which another process can import the function. Raises
     DispatcherError if that is impossible.
     """
     bound_to = getattr(
@@ -89,7 +92,9 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, which a task has forked, after the task's function has ended in it."""
+    """End this process, a fork that a task made, after the task's function has returned or raised ``error``
+    in it.
+    """
     # Only the parent may go on as a worker, because connection and pipe are the parent's.
     code = 0
     with contextlib.suppress(Exception):
@@ -136,7 +141,9 @@ def _portable(fault):
 
 
 def _leave_signals_to(parent):
-    """Ignore Ctrl-C and SIGTERM, which the parent handles, and die with the parent."""
+    """Make this process ignore SIGINT and SIGTERM, which its parent handles, and end with the parent.
+    ``parent``: the parent's process id.
+    """
     # The task then returns to the queue and must not run twice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler, because an ignored signal would be inherited by programs that the task starts.

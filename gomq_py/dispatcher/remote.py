@@ -1,9 +1,9 @@
-"""Remote control: revokes tasks by id, and asks workers which tasks they run. One per Server.
+"""Remote control: revokes tasks by id, and asks workers which tasks they run. A Server has one RemoteControl.
 
 For an exchange X of tasks:
 
-    X.control    a fanout exchange. Each Server that has workers binds an exclusive queue to it, and sends
-                 its answers to the asker's pseudo-queue (amq.rabbitmq.reply-to)
+    X.control    a fanout exchange for inspect requests. Each Server that has workers binds an exclusive
+                 queue to it, and answers to the sender's direct reply-to queue (amq.rabbitmq.reply-to)
     X.revoked    a stream of the ids of revoked tasks, each a JSON object {"uuid": "..."}. A Server reads it
                  whole before its workers consume, and then follows it. So a worker that starts later drops
                  these tasks, too
@@ -60,10 +60,10 @@ _RUNNING = {"uuid": str, "name": str, "attempt": int, "seconds": (int, float, ty
 
 
 class RemoteControl:
-    """Keeps the ids of revoked tasks, and answers questions about the workers.
+    """Knows the ids of revoked tasks, and answers inspect requests about the workers.
 
-    ``revoked``: {id: Unix time}. All code here runs in the link's thread. Without the necessary rights it
-    logs a warning, and the workers run without it.
+    ``revoked``: {id: Unix time of the revocation}. All code here runs in the link's thread. If the user lacks
+    a right that remote control needs, a warning is logged, and the workers run without it.
     """
 
     def __init__(self, server: Any) -> None:
@@ -72,7 +72,9 @@ class RemoteControl:
         self._channels: list[Channel] = []
 
     def up(self, connection: Connection) -> None:
-        """Read the revocations and listen to questions, over a new connection."""
+        """Over a new connection, read the stream of revoked ids, then consume its later entries and the
+        inspect requests.
+        """
         if not self._channels:
             self._attempt(connection, self._follow, "revoked tasks run")
             self._attempt(connection, self._listen, "workers cannot be inspected")
@@ -82,7 +84,7 @@ class RemoteControl:
         self._channels = []
 
     def channel_closed(self, connection: Connection, error: ChannelClosed) -> bool:
-        """Open new channels, if the closed channel was one of these. Returns whether it was."""
+        """Open new channels if the closed channel was one of this object's. Returns whether it was."""
         if not any(error.is_same(each.error) for each in self._channels):
             return False
         self._again(connection)
@@ -167,8 +169,8 @@ class RemoteControl:
 
 
 def revoke(connection: Connection, exchange: str, identifiers: list[str]) -> None:
-    """Revoke the tasks of these ids that have not begun. Returns when the broker has the order on disk.
-    Raises BadTask, DispatcherError, NotDelivered.
+    """Revoke the tasks with these ids, if they have not begun. Returns when the broker has the revocations on
+    disk. Raises BadTask, DispatcherError, NotDelivered.
     """
     for each in identifiers:
         if not _is_id(each):
@@ -193,9 +195,10 @@ def inspect(
 ) -> dict[str, Any]:
     """Ask all workers which tasks they run. Returns {"processes": [...], "queues": [...]}.
 
-    "processes" are the answers of worker processes. "queues" are the counts of waiting tasks in ``queues``
-    and in the queues of the answers. Returns after ``timeout_s``, or once as many workers have answered as
-    consume from ``queues``.
+    "processes" has a dict for each worker process that answered: its host, pid, version, tasks and workers.
+    "queues" has a dict for each of ``queues`` and of the answering workers' queues: its waiting and dead
+    tasks, and its consumers. Returns after ``timeout_s``, or once as many workers have answered as consume
+    from ``queues``. Raises DispatcherError.
     """
     deadline = time.monotonic() + timeout_s
     consumers = sum(each["consumers"] for each in _queues(connection, queues))
@@ -224,7 +227,9 @@ def inspect(
 
 
 def _answer(body):
-    """The answer of a worker process; None if it has another form, because another program sent it."""
+    """Return the decoded answer of a worker process; None if it has another form, because another program
+    sent it.
+    """
     if len(body) > _LONGEST_ANSWER:
         return None
     try:
@@ -267,7 +272,7 @@ def _worker(worker):
 
 
 def _queues(connection, names):
-    """Return counts of tasks and consumers for those of the named queues that exist, a dict per queue."""
+    """Return [{"queue", "waiting", "dead", "consumers"}] for those of the named queues that exist."""
     found = []
     for name in names:
         counts = _counts(connection, name)

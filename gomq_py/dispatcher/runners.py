@@ -1,9 +1,8 @@
 """Runners run the functions of tasks: in threads, processes, an asyncio event loop or greenlets.
 
-The link's thread calls ``begin`` and ``abandon``, which never wait. A runner calls
-``invocation.finished(error)`` in the thread or greenlet of the function. An invocation is one run of a task.
-A worker abandons an invocation that takes too long: it settles the task, and ignores the function's later
-result.
+An invocation is one run of a task. The link's thread calls a runner's ``begin`` and ``abandon``, which never
+wait. The runner calls ``invocation.finished(error)`` in the thread or greenlet of the function. A worker
+abandons an invocation that takes too long: it settles the task, and ignores the function's later result.
 """
 
 import asyncio
@@ -48,7 +47,9 @@ class Hooks:
             hook(context)
 
     def ended(self, context: TaskContext, error: BaseException | None) -> None:
-        """Call the ``after_task`` or, after an error, ``failed_task`` hooks; none for Retry and Dropped."""
+        """Call the ``after_task`` hooks or, after an error, the ``failed_task`` hooks. Call none after Retry
+        and Dropped.
+        """
         if isinstance(error, (Retry, Dropped)):
             return
         hooks, arguments = (self.after_task, (context,)) if error is None else (
@@ -81,14 +82,18 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """Return True for the first call only. That caller (runner or timeout check) settles the task."""
+        """Return True for the first call only. The caller that gets True (runner or timeout check) settles
+        the task.
+        """
         try:
             return self._unclaimed.pop()
         except IndexError:
             return False
 
     def run(self, call):
-        """Call the ``before_task`` hooks and ``call()``. Returns the result of ``finished``. Never raises."""
+        """Call the ``before_task`` hooks and ``call()``, and pass the error, or None, to ``finished``.
+        Returns the result of ``finished``.
+        """
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -107,7 +112,7 @@ class Invocation:
 
     def finished(self, error):
         """Report to the worker that the function has returned (``error`` None) or raised ``error``. Returns
-        False, without a report, if the worker has abandoned this run.
+        True. If the worker has abandoned this run, reports nothing and returns False.
         """
         # In a process that the task has forked, this ends the process: only the parent settles the task.
         if os.getpid() != self._process:
@@ -119,8 +124,8 @@ class Invocation:
 
 
 class Threads:
-    """Runs tasks in at most ``limit`` threads. A thread cannot be killed. For an abandoned task a new thread
-    starts; the old thread ends after the task.
+    """Runs tasks in at most ``limit`` threads. A thread cannot be killed: when its task is abandoned, a new
+    thread replaces it, and the old thread ends once the task ends.
     """
 
     kind = "threads"
@@ -133,13 +138,15 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run the invocation in the next free thread. Raises RuntimeError if no thread can be started."""
+        """Run the invocation in the next free thread. Raises RuntimeError if no thread runs and none can be
+        started.
+        """
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)
 
     def take_back(self):
-        """Remove and return the list of invocations that no thread has begun."""
+        """Remove and return the invocations that no thread has begun."""
         waiting = []
         while True:
             try:
@@ -152,7 +159,7 @@ class Threads:
         self._start_one()
 
     def close(self):
-        """Let each thread end after its present task. Returns at once."""
+        """Let each thread end when its present task ends. Returns at once."""
         for _ in range(self._started):
             self._queue.put(None)
 
@@ -178,8 +185,8 @@ class Threads:
 
 
 class Processes(Threads):
-    """Runs tasks in at most ``limit`` processes, each served by a thread. The process of an abandoned task is
-    killed, and a new process replaces it.
+    """Runs tasks in at most ``limit`` processes, each controlled by a thread. The process of an abandoned
+    task is killed, and a new process replaces it.
     """
 
     kind = "processes"
@@ -194,7 +201,9 @@ class Processes(Threads):
             invocation.holder.kill()
 
     def close(self):
-        """Kill the processes that run a task, after the worker has returned their tasks to the queue."""
+        """Kill the processes that run a task, and let the others end. The worker has returned the tasks to
+        the queue.
+        """
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():
@@ -228,10 +237,10 @@ class Processes(Threads):
 
 
 class EventLoop:
-    """Runs coroutine functions, at most ``limit`` at once, on an asyncio loop in its own thread.
+    """Runs coroutine functions, at most ``limit`` at once, in an asyncio event loop in its own thread.
 
     The coroutine of an abandoned task is cancelled. The next coroutine may start at once, even if the
-    cancelled coroutine catches the cancellation and continues.
+    cancelled coroutine catches CancelledError and continues.
     """
 
     kind = "asyncio"
@@ -264,7 +273,7 @@ class EventLoop:
             self._loop.call_soon_threadsafe(self._let_go, invocation.holder)
 
     def close(self):
-        """Stop the event loop, and drop running coroutines. A second call does nothing."""
+        """Stop the event loop without waiting for running coroutines. A second call does nothing."""
         self._closing = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -324,7 +333,9 @@ def _raise(error):
 
 
 def make_runner(kind, limit, name):
-    """Return a runner of tasks. ``kind``: "threads", "processes", "asyncio" or "greenlets"."""
+    """Return a runner for at most ``limit`` tasks at once. ``kind``: "threads", "processes", "asyncio" or
+    "greenlets". ``name``: part of its threads' names.
+    """
     if kind == "greenlets":  # loads gevent only if needed
         from gomq_py.dispatcher.greenlets import Greenlets
 

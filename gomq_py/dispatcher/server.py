@@ -1,11 +1,11 @@
-"""Server: a connection that publishes tasks, runs workers and reconnects. Modelled on gofort/dispatcher.
+"""Server: a connection that publishes tasks, serves workers and reconnects. Modelled on gofort/dispatcher.
 
     server = Server(ServerConfig(url="amqp://localhost", init_queues=[InitQueue("jobs", ["jobs"])],
                                  default_routing_key="jobs"))
     server.publish(Task("resize", ["cat.png", 640]))
 
-Workers share the connection; each worker has its own channel and name. Any number of threads and
-greenlets may publish at once.
+Workers share the connection; each worker has its own channel and name. Any number of threads and greenlets
+may publish at once.
 """
 
 import contextlib
@@ -41,8 +41,9 @@ _NOT_FOUND = 404  # an exchange was deleted
 
 @dataclass
 class InitQueue:
-    """A durable queue that the Server declares, and binds with these keys, when it connects. ``arguments``: a
-    dict, or a function that returns the dict for the Server's ``delays``.
+    """A durable queue that the Server, whenever it connects, declares and binds with these keys.
+    ``arguments``: a dict, or a function that is called with the Server's BrokerDelays or QueueDelays and
+    returns the dict.
     """
 
     name: str
@@ -60,7 +61,7 @@ class ServerConfig:
         reconnection_most_s         the longest wait
         reconnection_retries        after so many failures (None: never) the Server ends and calls
                                     ``on_connection_broken(error)``
-        publish_timeout_s           limits a publish, reconnects included
+        publish_timeout_s           limits each call of ``publish``, including reconnects
         unique_s                    for how many seconds after a unique task the broker drops equal tasks
                                     (None: no unique tasks)
         remote                      whether tasks can be revoked, and workers inspected
@@ -101,10 +102,10 @@ class ServerConfig:
 
 
 class Server:
-    """A connection to the broker, for tasks. The constructor connects.
+    """A connection to the broker for tasks and workers. The constructor connects.
 
     If all attempts fail, the constructor raises the last error (OSError, ClientError). ``connection_broken``:
-    an Event, set when the Server stops reconnecting.
+    an Event, set when the Server has lost its connection and stops reconnecting.
     """
 
     def __init__(self, config: ServerConfig | None = None) -> None:
@@ -145,8 +146,8 @@ class Server:
     def publish(self, task: Task, timeout_s: float | None = None) -> str:
         """Send a task, and wait for the broker's confirm. Returns the task's uuid.
 
-        Raises BadTask, ServiceDisconnected, or NotDelivered if the broker refuses the task or no queue is
-        bound with its routing key. In an event loop use ``submit``.
+        Raises BadTask, NotSupported, ServiceDisconnected, or NotDelivered if the broker refuses the task or
+        no queue is bound with its routing key. In an asyncio event loop use ``submit``, which does not wait.
         """
         if self.link.is_own_thread():
             raise RuntimeError("publish() waits for the thread it was called from: use submit() there")
@@ -170,11 +171,15 @@ class Server:
         return task.uuid
 
     def submit(self, task: Task) -> Future[str]:
-        """Send a task without waiting. Returns a concurrent.futures.Future of its uuid. Raises BadTask."""
+        """Send a task without waiting. Returns a concurrent.futures.Future for its uuid. Raises BadTask,
+        NotSupported.
+        """
         return self._send(self._placed(task), task)
 
     def new_worker(self, config: WorkerConfig, tasks: dict[str, TaskConfig] | None = None) -> Worker:
-        """Declare a worker's queue. Returns the Worker, not started. ``tasks``: {name: TaskConfig}."""
+        """Make a Worker, declare its queue, and return the Worker, which is not started yet. ``tasks``: the
+        TaskConfig of each task, by name. Raises ValueError, ServiceDisconnected, DispatcherError.
+        """
         if self._closing:
             raise ServiceDisconnected("Service is disconnected: the server was closed")
         if config.name in self._workers:
@@ -191,7 +196,7 @@ class Server:
         return worker
 
     def get_worker(self, name: str) -> Worker:
-        """The worker of this name. Raises KeyError, whose text lists the workers' names."""
+        """Return the worker of this name. Raises KeyError, whose text lists the workers' names."""
         if name not in self._workers:
             raise KeyError(f"no worker {name!r}: there are {', '.join(sorted(self._workers)) or 'none'}")
         return self._workers[name]
@@ -227,14 +232,15 @@ class Server:
     def send_copy(
         self, exchange: str, routing_key: str, body: bytes, properties: Properties,
     ) -> Future[None]:
-        """Publish a copy of a message for a worker. Returns a Future, done at the broker's confirm."""
+        """Publish a copy of a message for a worker. Returns a Future, which is done at the broker's confirm.
+        """
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def send_later(
         self, routing_key: str, body: bytes, properties: Properties, delay_s: float,
     ) -> Future[None]:
         """Publish a message that reaches the tasks' exchange after ``delay_s`` seconds. Returns a Future,
-        done at the broker's confirm.
+        which is done at the broker's confirm.
         """
         exchange, headers = self.delays.place(delay_s)
         self.delays.prepare(self._control, delay_s)
@@ -251,7 +257,9 @@ class Server:
     # The rest is private.
 
     def _placed(self, task):
-        """The message for a task: (exchange, routing key, body, headers). Raises BadTask."""
+        """Return the message for a task: (exchange, routing key, body, headers). Raises BadTask,
+        NotSupported.
+        """
         body = task.encode()
         routing_key = task.routing_key or self.config.default_routing_key
         if not routing_key:
@@ -378,7 +386,7 @@ class Server:
 
 
 def _greenlets():
-    """The module ``greenlets`` if the caller runs in a greenlet, otherwise None."""
+    """Return the module ``greenlets`` if the caller runs in a greenlet, otherwise None."""
     if "gevent" not in sys.modules:
         return None
     from gomq_py.dispatcher import greenlets

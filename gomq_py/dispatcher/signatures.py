@@ -1,4 +1,5 @@
-"""Derives types of arguments from a function's signature, for senders to write and workers to check.
+"""Derives the types of a task's arguments from its function's signature. Senders write these types, and
+workers check them.
 
     def resize(path: str, width: int, quality: Float32 = 0.9): ...     string, int, float32
 
@@ -34,7 +35,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """The argument types of one task. ``skip``: number of first parameters that the worker supplies."""
+    """The argument types of one task. ``skip``: the number of leading parameters that the worker supplies."""
 
     def __init__(self, name: str, function: Callable[..., Any], skip: int = 0) -> None:
         self.name = name
@@ -49,7 +50,9 @@ class Signature:
         self._signature = inspect.Signature([each.replace(annotation=_P.empty) for each in self._parameters])
 
     def arguments(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> list[Argument]:
-        """The Arguments to send for a call, in order and with defaults. Raises BadArgument."""
+        """Return the Arguments to send for a call, in the order of the parameters and with defaults. Raises
+        BadArgument.
+        """
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -68,7 +71,7 @@ class Signature:
         return found
 
     def position_of(self, parameter: str) -> int:
-        """Position of this parameter's argument among those sent. Raises BadTask."""
+        """Return the index (from 0) of this parameter's argument among the arguments sent. Raises BadTask."""
         for position, each in enumerate(self._parameters):
             if each.kind is _P.VAR_POSITIONAL:
                 break
@@ -77,7 +80,9 @@ class Signature:
         raise BadTask(f"task {self.name!r} has no parameter {parameter!r}")
 
     def check(self, values: list[Any], type_names: list[str]) -> None:
-        """Raise BadArgument if the function does not accept these values. The caller adds the task's name."""
+        """Raise BadArgument if the function does not accept these values of these types. The caller adds the
+        task's name to the error's text.
+        """
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):
@@ -88,7 +93,9 @@ class Signature:
                 raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
 
     def call(self, function: Callable[..., Any], values: tuple[Any, ...] | list[Any]) -> Any:
-        """Call the function with received values, keyword-only parameters by name."""
+        """Call the function with received values, and return its result. Passes keyword-only arguments by
+        name.
+        """
         names = [each.name for each in (*self._skip, *self._parameters)]
         keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
         if not keyword_only:
@@ -98,8 +105,8 @@ class Signature:
 
 
 def check_of(function: Callable[..., Any], skip: int) -> Callable[[list[Any], Any], None]:
-    """A function that checks only the number of a task's arguments, for tasks without a Signature. ``skip``:
-    number of first parameters that the worker supplies.
+    """Return ``check(values, type_names)``, which raises BadArgument for a wrong number of arguments. For
+    tasks without a Signature. ``skip``: the number of leading parameters that the worker supplies.
     """
     try:
         least, most = _counts(inspect.signature(function).parameters.values())
@@ -128,7 +135,7 @@ def _counts(parameters):
 
 
 class _Scalar:
-    """A parameter annotated as bool, int, float, str or a sized number such as Float32."""
+    """The type of a parameter annotated as bool, int, float, str or a sized number such as Float32."""
 
     def __init__(self, type_name):
         self._type = type_name
@@ -156,7 +163,8 @@ class _Scalar:
 
 
 class _Json:
-    """A parameter that accepts any JSON value or, with ``kinds``, values of these Python types."""
+    """The type of a parameter that accepts any JSON value or, with ``kinds``, values of these Python types.
+    """
 
     def __init__(self, kinds=()):
         self._kinds = kinds

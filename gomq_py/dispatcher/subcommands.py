@@ -19,7 +19,7 @@ from gomq_py.dispatcher.server import ServerConfig
 
 def run_command(arguments):
     """Run the subcommand that the first argument names. Returns its exit code. 0: success; 1: the broker
-    refuses or cannot be reached; 2: wrong arguments.
+    refuses or cannot be reached, or no worker answers; 2: wrong arguments.
     """
     options = _parser().parse_args(arguments)
     app = loaded(options.app) if options.app else Dispatcher(exchange=options.exchange)
@@ -35,8 +35,8 @@ def run_command(arguments):
 
 
 def loaded(place):
-    """The Dispatcher named by ``module:name`` or, without a name, ``module:app``. Returns None, and prints
-    the reason, if it cannot be loaded.
+    """Import and return the Dispatcher named by ``module:name`` or, without a name, ``module:app``. If that
+    fails, print the reason and return None.
     """
     module, _, name = place.partition(":")
     sys.path.insert(0, os.getcwd())
@@ -57,7 +57,8 @@ def say(text):
 
 
 def count_of(text):
-    """Parse a count. Raises ArgumentTypeError if it is below 1."""
+    """Parse a count for argparse. Raises ArgumentTypeError if it is below 1, ValueError if it is no number.
+    """
     count = int(text)
     if count < 1:
         raise argparse.ArgumentTypeError("is at least 1")
@@ -103,7 +104,9 @@ def _inspect(app, options):
 
 
 def _show(found):
-    """Print the answers. Their texts may come from any program, with control characters for the terminal."""
+    """Print the result of ``remote.inspect``. Control characters are escaped, because any program may have
+    sent the texts.
+    """
     for process in found["processes"]:
         print(f"process {process['pid']} on {on_one_line(process['host'])}, "
               f"gomq-py {on_one_line(process['version'])}")

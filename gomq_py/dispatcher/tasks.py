@@ -52,7 +52,8 @@ _current: "contextvars.ContextVar[TaskContext | None]" = contextvars.ContextVar(
 
 @dataclass(slots=True)
 class Argument:
-    """An argument of a task: a value and its type's name. An empty name: the value decides the type."""
+    """An argument of a task: a value and the name of its type. If the name is "", the value decides the type.
+    """
 
     value: Any
     type: str = ""
@@ -66,12 +67,13 @@ class Task:
     """A task to send. ``args``: Arguments or plain values. ``routing_key``: if empty, the Server's default.
 
     An empty ``uuid`` is replaced by a new one. ``delay_s``: seconds before the task runs. ``priority`` needs
-    a queue with priorities. ``unique``: the broker drops tasks that have the same text as a recent one.
-    ``expires_s``: a task that has not begun after so many seconds is dropped by its worker. ``broker_drops``:
-    also by the broker, which moves it to the dead letters of a queue that has any.
+    a queue with priorities. ``unique``: the broker drops the task if a recent one had the same text
+    ``unique``. ``expires_s``: the worker drops the task if it has not begun after so many seconds.
+    ``broker_drops``: the broker drops it then, too, or dead-letters it if its queue has a dead-letter
+    exchange.
 
-    ``schedule``: the table x-schedule, by which the broker sends the task repeatedly. A table with only a
-    name deletes the schedule of this name.
+    ``schedule``: the table of the header x-schedule, by which the broker sends the task repeatedly. A table
+    with only a name deletes the schedule of this name.
     """
 
     name: str
@@ -87,7 +89,9 @@ class Task:
     broker_drops: bool = True
 
     def encode(self) -> bytes:
-        """Encode the message's body. Raises BadTask, or BadArgument, whose text names the argument."""
+        """Return the message's body. Sets an empty ``uuid``. Raises BadTask, or BadArgument, whose text names
+        the argument.
+        """
         if not self.name:
             raise BadTask("Task name was not passed")
         if self.schedule is not None and len(self.schedule) == 1:
@@ -141,7 +145,7 @@ class Task:
 
 @dataclass(slots=True)
 class Received:
-    """A received task. ``args``: (type, value) pairs, not checked yet."""
+    """A received task. ``args``: (type name, value) pairs, not checked yet."""
 
     uuid: str
     name: str
@@ -172,15 +176,15 @@ def decode(body: bytes) -> Received:
 
 
 def counted(headers: dict[str, Any], name: str, default: int) -> int:
-    """The count in a header, or ``default`` if the header is missing or invalid."""
+    """Return the count in the header ``name``, or ``default`` if the header is missing or invalid."""
     value = headers.get(name, default)
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return min(value, _MOST_COUNTED) if counts else default
 
 
 def has_expired(headers: dict[str, Any], expires_s: float | None = None) -> bool:
-    """True if a task with these headers must not begin any more. ``expires_s``: of a periodic task, counted
-    from the scheduled time of its message.
+    """Return whether a task with these headers has expired, so that it must not begin any more.
+    ``expires_s``: for a periodic task, the seconds after its scheduled time.
     """
     expires_ms = headers.get(EXPIRES_HEADER)
     if expires_ms is None and expires_s is not None:
@@ -195,7 +199,7 @@ def _is_number(value):
 
 @dataclass(slots=True)
 class TaskConfig:
-    """Configures how a worker runs the tasks of one name: by ``function(*args)``.
+    """Says how a worker runs the tasks of one name. It calls ``function(*args)``.
 
         task_uuid_as_first_arg     pass the uuid as first argument
         timeout_s                  time limit, 0: none
@@ -204,7 +208,8 @@ class TaskConfig:
                                    before
         dead_letter                after the last attempt dead-letter the message with the reason, in place
                                    of acknowledging it
-        expires_s                  for how long after its time a periodic task may begin (None: no limit)
+        expires_s                  for how many seconds after its time a periodic task may begin (None: no
+                                   limit)
         check(values, types)       raises BadArgument to refuse arguments
     """
 
@@ -219,7 +224,9 @@ class TaskConfig:
     check: Callable[[list[Any], list[str]], object] | None = None
 
     def check_limits(self, name: str) -> None:
-        """Raise ValueError if timeout or retries are invalid. ``name``: the task's, for the error's text."""
+        """Raise ValueError if ``timeout_s``, ``retries`` or ``expires_s`` is invalid. ``name``: the task's,
+        for the error's text.
+        """
         timeout_s, retries = self.timeout_s, self.retries
         if (
             isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float))
@@ -235,7 +242,7 @@ class TaskConfig:
 
 @dataclass(slots=True)
 class TaskContext:
-    """Describes a running task, for hooks and for its own function (``current_task()``)."""
+    """Describes a running task, for hooks and for the task's own function (``current_task()``)."""
 
     uuid: str
     name: str
@@ -248,7 +255,9 @@ class TaskContext:
 
 
 def check_kind(name: str, function: Callable[..., Any], run_in: str) -> None:
-    """Raise ValueError if a call of the function does not run its body in the mode ``run_in``."""
+    """Raise ValueError if a call of the function would not run its body: a generator function or, unless
+    ``run_in`` is "asyncio", a coroutine function.
+    """
     # A generator, or a coroutine function if ``run_in`` is not asyncio.
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
@@ -257,17 +266,18 @@ def check_kind(name: str, function: Callable[..., Any], run_in: str) -> None:
 
 
 def check_has_run(result: object) -> None:
-    """Raise DispatcherError if a task's result is a coroutine, because then the function has not run."""
+    """Raise DispatcherError if a task's result is a coroutine, because then the function's body has not run.
+    """
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")
 
 
 def current_task() -> TaskContext | None:
-    """The TaskContext of the running task; None outside of tasks and with ``run_in="processes"``."""
+    """Return the TaskContext of the running task; None outside of tasks and with ``run_in="processes"``."""
     return _current.get()
 
 
 def set_current(context: TaskContext | None) -> None:
-    """Set the result of ``current_task()``. Only runners call this."""
+    """Set the TaskContext that ``current_task()`` returns. Only runners call this."""
     _current.set(context)

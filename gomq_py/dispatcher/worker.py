@@ -3,14 +3,16 @@
 Messages end as follows:
 
     not JSON, not a task, wrong argument types    dead letters, with the reason
-    a task that this worker does not know         put off: another worker may know it; in the end dead letters
+    a task that this worker does not know         delayed, because another worker may know it; after several
+                                                  delays dead letters
     the function returns                          acknowledged
     the function raises or takes too long         tried again as its TaskConfig says; then acknowledged, or
                                                   dead letters
+    expired or revoked                            acknowledged
     the connection is lost                        the broker delivers the message again
 
-Dead letters go to the queue ``<queue>.dead``. To put off or dead-letter a message, the worker publishes a
-copy, and acknowledges the original when the copy is confirmed: a crash in between leaves both.
+Dead letters go to the queue ``<queue>.dead``. To delay or dead-letter a message, the worker publishes a copy,
+and acknowledges the original when the copy is confirmed: a crash in between leaves both.
 """
 
 import logging
@@ -46,11 +48,11 @@ _MOST_PREFETCH = 65535  # of basic.qos
 class WorkerConfig:
     """Configures a worker.
 
-    ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most unacked deliveries, by
-    default ``limit``. ``interval_s``: least time between the beginnings of two tasks. ``unknown_retries``:
-    how often an unknown task is delayed. ``dead_letters``: the queue for tasks that cannot succeed. If it is
-    "", the worker rejects these tasks, and the broker drops them unless their queue has a dead-letter
-    exchange.
+    ``name``: the consumer tag. ``limit``: most tasks at once. ``prefetch``: most unacknowledged deliveries
+    (0: as ``limit``). ``interval_s``: least time between the beginnings of two tasks. ``unknown_retries``:
+    how often a task that the worker does not know is delayed. ``dead_letters``: the queue for tasks that
+    cannot succeed (None: ``<queue>.dead``). If it is "", the worker rejects these tasks, and the broker drops
+    them unless their queue has a dead-letter exchange.
     """
 
     queue: str
@@ -80,8 +82,8 @@ class WorkerConfig:
 
 
 class Worker:
-    """Runs the tasks of one queue. Made by ``Server.new_worker``. ``failed_count``: number of failed runs,
-    without those that raised Retry.
+    """Runs the tasks of one queue. Made by ``Server.new_worker``. ``failed_count``: the number of failed
+    runs, without those that raised Retry.
     """
 
     def __init__(self, server: Any, config: WorkerConfig, task_configs: dict[str, wire.TaskConfig]) -> None:
@@ -107,7 +109,7 @@ class Worker:
 
     @property
     def running(self) -> list[Invocation]:
-        """The tasks that are delivered and not settled."""
+        """The Invocations whose tasks are delivered and not settled."""
         return list(self._running)
 
     @property
@@ -115,15 +117,17 @@ class Worker:
         return len(self._running)
 
     def start(self) -> None:
-        """Consume from the queue, also after each reconnect."""
+        """Start to consume from the queue, now and after each reconnect."""
         self._server.link.call(self._start)
 
     def stop(self) -> None:
-        """Stop consuming. Tasks that have not begun return to the queue."""
+        """Stop consuming. Delivered tasks that have not begun return to the queue."""
         self._call(self._stop)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. True if all finished."""
+        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. Returns True if all
+        finished.
+        """
         self.stop()
         finished = self._idle.wait(timeout_s)
         if not finished:
@@ -156,7 +160,7 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error: BaseException | None) -> None:
-        """Forget tasks that have not begun, because the broker redelivers them."""
+        """Forget tasks that have not begun and cancel unconfirmed copies, because the channel is lost."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
@@ -171,7 +175,7 @@ class Worker:
         return True
 
     def end(self, error: BaseException | None) -> None:
-        """Stop for good, because the Server no longer reconnects. Other workers may repeat running tasks."""
+        """Stop for good, because the link has ended. Running tasks go on; other workers may get them, too."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -194,7 +198,7 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Let the link's thread call the function, and wait. A lost connection is only logged."""
+        """Let the link's thread call the function, and wait for it. A lost connection is only logged."""
         # The broker has then returned all tasks to the queue.
         try:
             self._server.link.call(function)
@@ -391,7 +395,7 @@ class Worker:
 
     @staticmethod
     def _due(invocation):
-        """The monotonic time of the invocation's timeout, counted from the call of its function."""
+        """Return the monotonic time of the invocation's timeout, counted from the call of its function."""
         return (invocation.began or time.monotonic()) + invocation.config.timeout_s
 
     def _time_out(self, invocation):
@@ -479,7 +483,8 @@ class Worker:
 
 
 def _checked(name, config):
-    """Check and return the TaskConfig. Without ``check``, add a check of the number of arguments."""
+    """Return a valid TaskConfig; without ``check``, add one for the number of arguments. Raises ValueError.
+    """
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)

@@ -1,5 +1,5 @@
 """Codec: decodes one packet of any type, cuts a stream of bytes into packets, and encodes the last packet
-before a close. No I/O.
+that a server sends before it closes. No I/O.
 """
 from typing import NamedTuple
 
@@ -17,7 +17,9 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """Return the packet class for a packet's first byte. Raises an MQTTError for a wrong type or flags."""
+    """Return the packet class for a packet's first byte. Raises an MQTTError if its type or flags are wrong,
+    or if ``sender`` may not send this type. ``version`` is NO_VERSION before the CONNECT.
+    """
     # Only the first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it ``version`` is
     # NO_VERSION.
     packet = PACKETS.get(first >> 4)
@@ -34,8 +36,9 @@ def check_first_octet(first, version, sender):
 
 
 def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
-    """Return (packet class, offset of the variable header, offset behind the packet). Returns None if more
-    bytes are needed. Raises an MQTTError for a wrong header or a packet that is too large.
+    """Decode the fixed header at ``octets[at:end]``. Returns (packet class, offset of the variable header,
+    offset behind the packet), or None if the header is incomplete. Raises an MQTTError for a wrong header or
+    a packet that is too large.
     """
     if at >= end:
         return None
@@ -61,7 +64,7 @@ def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS)
 
 
 def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
-    """Decode ``octets`` (bytes), which must be exactly one packet. Raises an MQTTError."""
+    """Decode bytes that are exactly one packet, and return the Packet. Raises an MQTTError."""
     head = decode_fixed_header(octets, 0, len(octets), version, sender, limits)
     if head is None or head[2] != len(octets):
         raise MalformedPacket(f"{len(octets)} bytes that are not one packet")
@@ -69,7 +72,9 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 
 def decode_body(octets, head, version, sender, limits=DEFAULT_LIMITS):
-    """Decode the packet ``octets`` (bytes). ``head``: from decode_fixed_header(). Raises an MQTTError."""
+    """Decode a packet that begins at ``octets[0]``, and return the Packet. ``head``: the result of
+    decode_fixed_header(). Raises an MQTTError.
+    """
     kind, start, end = head
     packet = kind.__new__(kind)
     reader = Reader(octets, start, end, kind.NAME, version)
@@ -99,7 +104,9 @@ class PublishHead(NamedTuple):
 
 
 def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
-    """The PublishHead of the packet at ``octets[at]``; None if bytes are missing. Raises an MQTTError."""
+    """Return the PublishHead of the packet that begins at ``octets[at]``, or None if more bytes are needed.
+    Raises an MQTTError.
+    """
     end = len(octets)
     head = decode_fixed_header(octets, at, end, version, CLIENT, limits)
     if head is None:
@@ -135,7 +142,9 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """The offset behind a PUBLISH's properties; None if their length field, at ``at``, is incomplete."""
+    """Return the offset behind a PUBLISH's properties, or None if their length field, at ``at``, is
+    incomplete.
+    """
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)
@@ -149,8 +158,8 @@ def _after_properties(octets, at, end, packet_end):
 
 
 def last_packet(error, version, connected):
-    """Return the bytes that a server sends before it closes because of an MQTTError; b"" if the version has
-    none. ``connected``: the CONNECT was accepted.
+    """Return the packet, as bytes, that a server sends before it closes a connection because of ``error`` (an
+    MQTTError). It is b"" if the protocol version has none. ``connected``: whether the CONNECT was accepted.
     """
     # Before that, the error may name the version.
     if connected:
@@ -172,13 +181,16 @@ def _code_in(packet, error):
 
 
 def fitting(octets, packet_max):
-    """Return a packet, or b"" if it exceeds the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
+    """Return a packet's bytes, or b"" if they exceed the receiver's maximum packet size (0: any)
+    [MQTT-3.1.2-24].
+    """
     return octets if not 0 < packet_max < len(octets) else b""
 
 
 class PacketReader:
-    """Cuts a stream of bytes into packets, for clients and tests; the server uses frames.PacketWalk. With
-    NO_VERSION the first packet must be a CONNECT, which sets the version.
+    """Cuts a stream of bytes into packets, for clients and tests. The server uses frames.PacketWalk.
+
+    If ``version`` is NO_VERSION, the first packet must be a CONNECT, which sets the version.
     """
 
     __slots__ = ("version", "sender", "limits", "buffer")
@@ -193,7 +205,9 @@ class PacketReader:
         self.buffer += octets
 
     def next_packet(self):
-        """The next complete packet, or None. Raises an MQTTError, after which the reader is unusable."""
+        """Return the next complete packet as a Packet, or None. Raises an MQTTError, after which the reader
+        is unusable.
+        """
         head = decode_fixed_header(self.buffer, 0, len(self.buffer), self.version, self.sender, self.limits)
         if head is None or head[2] > len(self.buffer):
             return None

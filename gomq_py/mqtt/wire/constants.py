@@ -1,6 +1,6 @@
 """Constants: numbers of MQTT that several modules need, and the limits of one packet.
 
-A compiled module imports its constants by name; its .pxd gives their C types.
+A compiled module imports these constants by name, and its .pxd file declares their C types.
 """
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class PacketLimits(NamedTuple):
         packet_octets     bytes, the fixed header included
         properties        number of properties
         subscriptions     number of topic filters
-        payload_octets    bytes of a PUBLISH's payload (checked elsewhere)
+        payload_octets    bytes of a PUBLISH's payload (checked by the server)
     """
 
     packet_octets: int = VARIABLE_MAX + HEADER_MAX

@@ -1,9 +1,8 @@
-"""Crossing: turns topics into routing keys, and properties of MQTT into basic properties, and back.
+"""Crossing: converts topics and PUBLISH properties of MQTT to routing keys and basic properties, and back.
 
-    topic <-> routing key   "/" and "." are exchanged: sensors/v1.2/t <-> sensors.v1/2.t
-
-A PUBLISH is stored as an MQTT record (kind 2): its topic as routing key, its properties (of MQTT 5, without
-their length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
+In a topic "/" and "." are exchanged to get its routing key: sensors/v1.2/t <-> sensors.v1/2.t. A PUBLISH is
+stored as an MQTT record (kind 2): its topic as routing key, its properties (of MQTT 5, without their length)
+as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
 
     QoS 0; 1 and 2           delivery_mode 1; 2, and the header x-mqtt-publish-qos
     RETAIN                   the header mqtt.retain, true
@@ -25,6 +24,7 @@ write_block() converts basic properties to those of a PUBLISH by the reverse of 
     headers                  user properties, if they are texts, numbers or booleans
 
 Values that do not fit, or are no UTF-8 where text is required, are left out; earlier values have precedence.
+``p``, ``out``: pointers to bytes read and written. ``limit``: the end of ``out``. An end: the offset behind.
 """
 from gomq_py import octets
 from gomq_py.content import fields, forms, properties
@@ -91,7 +91,7 @@ def swap(name):
 
 
 def write_swapped(out, at, p, start, length):
-    """Copy ``p[start:start + length]`` to ``out[at]``, "/" and "." exchanged. Returns the copy's end."""
+    """Copy ``p[start:start + length]`` to ``out[at]``, with "/" and "." exchanged. Returns its end."""
     for place in range(length):
         octet = p[start + place]
         if octet == SLASH:
@@ -118,7 +118,7 @@ def skip_string(p, at, end):
 
 
 def skip_property(p, at, end):
-    """Return the offset behind the property at ``p[at]`` (< ``end``); -1 if unknown or beyond ``end``."""
+    """Return the offset behind the property at ``p[at]``; -1 if it is unknown or extends beyond ``end``."""
     identifier = p[at]
     at += 1
     if identifier == USER_PROPERTY:
@@ -154,7 +154,7 @@ def is_block(p, at, end):
 
 
 def find_property(p, at, end, identifier):
-    """Return the offset of a property's first value in the well-formed ``p[at:end]``; -1 if absent."""
+    """Return the offset of the value of a property's first occurrence in ``p[at:end]``; -1 if absent."""
     while 0 <= at < end:
         if p[at] == identifier:
             return at + 1
@@ -217,7 +217,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_fixed(self, out, at, p, routing_at, flags):
-        """Write the headers that every message gets to ``out[at]``. Returns the offset behind them."""
+        """Write the headers for topic, QoS and RETAIN at ``out[at]``. Returns the offset behind them."""
         key = routing_at + 1 + p[routing_at]
         octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
         at += TOPIC_KEY_BYTES
@@ -238,7 +238,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns the offset behind."""
+        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns their end."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -266,13 +266,13 @@ class MQTTForm(forms.Form):
 
 
 def is_short_text(p, at):
-    """Return whether the binary data at ``p[at]`` is text that fits an AMQP short string."""
+    """Return whether the binary data at ``p[at]`` is UTF-8 text of at most 255 bytes (AMQP short string)."""
     length = octets.be16(p, at)
     return length <= SHORT_MAX and topics.scan_text(p, at + 2, at + 2 + length) >= 0
 
 
 def is_of_default_exchange(p, at):
-    """Return whether the string at ``p[at]`` is a response topic "$default/TOPIC", with a TOPIC that fits."""
+    """Return whether the response topic at ``p[at]`` is "$default/TOPIC", with a TOPIC of 1 to 255 bytes."""
     return (
         octets.be16(p, at) > DEFAULT_EXCHANGE_BYTES
         and octets.be16(p, at) <= SHORT_MAX + DEFAULT_EXCHANGE_BYTES
@@ -281,7 +281,7 @@ def is_of_default_exchange(p, at):
 
 
 def write_reply_to(out, at, p, response):
-    """Write the topic at ``p[response]`` as reply_to at ``out[at]``. Returns its end; ``at`` if too long."""
+    """Write the response topic at ``p[response]`` as reply_to. Returns its end; ``at`` if it does not fit."""
     length = octets.be16(p, response)
     if is_of_default_exchange(p, response):
         length -= DEFAULT_EXCHANGE_BYTES
@@ -302,14 +302,14 @@ def is_reserved(p, at, length):
 
 
 def write_short(out, at, p, start, length):
-    """Write ``p[start:start + length]`` as a short string at ``out[at]``. Returns the offset behind."""
+    """Write ``p[start:start + length]`` as a short string at ``out[at]``. Returns the offset behind it."""
     out[at] = length
     octets.copy(out, at + 1, p, start, length)
     return at + 1 + length
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header with the data at ``p[value]`` to ``out[at]``. Returns its end, or ``at`` if too long."""
+    """Write a header of type ``kind`` with the data at ``p[value]``. Returns its end; ``at`` if too long."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -343,14 +343,14 @@ def write_milliseconds(out, at, seconds):
 # from basic properties
 
 def block_bound(properties_length):
-    """Return the most bytes that write_block() can write for basic properties of this length."""
+    """Return the most bytes that write_block() writes for basic properties of this length in bytes."""
     # The largest growth: a boolean without a name, from 3 octets to 10.
     bound = AMQP_BYTES + 4 * properties_length
     return bound if bound < BLOCK_MAX else BLOCK_MAX
 
 
 def flags_of(p, at, length, persistent):
-    """Return the flags (QoS, RETAIN) of an MQTT record for a message with these valid basic properties."""
+    """Return the flags (QoS, RETAIN) of an MQTT record for the valid basic properties at ``p[at]``."""
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
@@ -370,8 +370,8 @@ def flags_of(p, at, length, persistent):
 
 def write_block(out, at, p, start, length, expiry_s):
     """Convert basic properties to properties of a PUBLISH, without their length, at ``out[at]``. ``out`` must
-    have room for block_bound() bytes. ``expiry_s``: -1 if unlimited. Returns the offset behind the
-    properties; -1 if the basic properties are malformed.
+    have room for block_bound() bytes. ``expiry_s``: the message expiry in seconds, -1 if it is unlimited.
+    Returns the offset behind the properties; -1 if the basic properties are malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:
@@ -405,7 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write basic properties except headers as MQTT properties at ``out[at]``. Returns the offset behind."""
+    """Write basic properties, except headers, as MQTT properties at ``out[at]``. Returns their end."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -438,7 +438,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write a table's header ``key`` as a property at ``out[at]``. Returns its end, or ``at`` if absent."""
+    """Write a table's header ``key`` as an MQTT property. Returns its end; ``at`` if absent or invalid."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -452,7 +452,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write a reply_to's topic as response topic at ``out[at]``. Returns its end, or ``at`` if no topic."""
+    """Write a reply_to as response topic at ``out[at]``. Returns its end; ``at`` if no topic or too long."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
@@ -469,7 +469,7 @@ def write_response_topic(out, at, limit, p, start, length):
 
 
 def write_string(out, at, limit, identifier, p, start, length):
-    """Write a property at ``out[at]``. Returns the offset behind it, or ``at`` if too long or no text."""
+    """Write an MQTT property at ``out[at]``. Returns its end; ``at`` if it is too long or not UTF-8."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
     if identifier != CORRELATION_DATA and topics.scan_text(p, start, start + length) < 0:
@@ -481,7 +481,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 
 def write_amqp(out, at, limit, name, p, start):
-    """Write the short string ``p[start]`` as user property at ``out[at]``. Returns its end, or ``at``."""
+    """Write short string ``p[start]`` as user property. Returns its end; ``at`` if too long or not UTF-8."""
     if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
@@ -495,7 +495,7 @@ def write_number(out, at, limit, name, text):
 
 
 def write_user_property(out, at, limit, name, name_at, name_length, p, start, length):
-    """Write a user property at ``out[at]``. Returns the offset behind it, or ``at`` if it is too long."""
+    """Write a user property at ``out[at]``. Returns the offset behind it; ``at`` if it is too long."""
     if length > STRING_MAX or at + 5 + name_length + length > limit:
         return at
     out[at] = USER_PROPERTY
@@ -508,7 +508,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """Write headers (texts, numbers, booleans) as user properties at ``out[at]``. Returns their end."""
+    """Write a table's headers (texts, numbers, booleans) as user properties. Returns their end."""
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:
         length = p[table]
@@ -531,7 +531,7 @@ def write_user_properties(out, at, limit, p, table, table_end):
 
 
 def integer_of(p, at):
-    """Return the header value at ``p[at]`` if it is an integer, else -1."""
+    """Return the value of a header, whose type byte is at ``p[at]``, if it is an integer, else -1."""
     # Values of other types are not decoded: an array may be long, and this runs once per recipient.
     if p[at] in b"bBsuIilL":
         return fields.read_value(p, at)
@@ -539,7 +539,7 @@ def integer_of(p, at):
 
 
 def text_of(p, at):
-    """Return the number or boolean at ``p[at]`` as text (bytes); b"" for any other type."""
+    """Return a header's number or boolean at ``p[at]`` as text (bytes); b"" for a value of another type."""
     kind = p[at]
     if kind == BOOLEAN:
         return b"true" if p[at + 1] else b"false"
@@ -554,23 +554,23 @@ FORM = MQTTForm()
 
 
 def record_flags(qos, retain, replayed=False, named=False):
-    """Return the flags of an MQTT record: QoS, RETAIN, REPLAYED, NAMED (has the publisher's client id)."""
+    """Return the flags of an MQTT record. ``named``: its properties end with the publisher's client id."""
     flags = qos << QOS_SHIFT | (RETAIN if retain else 0)
     return flags | (REPLAYED if replayed else 0) | (NAMED if named else 0)
 
 
 def qos_of(flags):
-    """Return the QoS at which the message of an MQTT record was published."""
+    """Return the QoS in an MQTT record's flags: of the publish or, in a retained replay, of the delivery."""
     return flags >> QOS_SHIFT & QOS_MASK
 
 
 def is_acknowledged(flags):
-    """Whether clients acknowledge the message of an MQTT record: published at QoS 1 or 2, and no replay."""
+    """Return whether a record's flags say: published at QoS 1 or 2, and no replay of a retained message."""
     return qos_of(flags) > 0 and not flags & REPLAYED
 
 
 def with_publisher(block, client_id):
-    """Append the publisher's client id to a PUBLISH's properties, for a NAMED record."""
+    """Return a PUBLISH's properties (bytes) with the publisher's client id added as the last one."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 
@@ -586,7 +586,7 @@ def without_publisher(block, flags):
 
 
 def basic_of(routing, raw, flags):
-    """A stored PUBLISH's basic properties. ``routing``, ``raw``: bytes of its record. Raises ValueError."""
+    """Return the basic properties of a stored PUBLISH, from the bytes of its record. Raises ValueError."""
     p = routing + raw
     data = bytearray(FORM.basic_bound(len(raw)))
     end = FORM.write_basic(
@@ -597,7 +597,7 @@ def basic_of(routing, raw, flags):
 
 
 def block_of(raw, expiry_s=-1):
-    """Convert basic properties to properties of a PUBLISH, as bytes. Raises ValueError if malformed."""
+    """Convert basic properties to properties of a PUBLISH. Both are bytes. Raises ValueError if malformed."""
     data = bytearray(block_bound(len(raw)))
     end = write_block(octets.pointer(data), 0, octets.pointer(raw), 0, len(raw), expiry_s)
     if end < 0:

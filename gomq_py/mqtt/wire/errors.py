@@ -1,7 +1,7 @@
-"""Errors: classes for faults of a packet, with the reason code that reports each (MQTT 5 §4.13).
+"""Errors: classes for faults of a packet, each with the reason code that reports it (MQTT 5 §4.13).
 
-Each fault ends the connection. In MQTT 5, CONNACK or DISCONNECT contains the reason; in MQTT 3.1 and 3.1.1
-the server only closes, unless a CONNECT's fault has a return code (codec.last_packet).
+Each fault ends the connection. In MQTT 5, CONNACK or DISCONNECT contains the reason code; in MQTT 3.1 and
+3.1.1 the server only closes, unless there is a return code for the fault of a CONNECT (codec.last_packet).
 """
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import CONNACK, DISCONNECT, NO_VERSION
@@ -12,13 +12,15 @@ SHOWN_MAX = 64
 
 
 def shown(text):
-    """Return a peer's text for use in an error text: quoted, short, without control characters."""
+    """Return a text that a peer sent in a form for error texts: quoted, shortened, without control
+    characters.
+    """
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
 class MQTTError(Exception):
-    """A fault of a packet, which is refused. Errors of a CONNECT have its protocol ``version`` (or 0), and
-    its maximum packet size ``packet_max`` (0: any).
+    """A fault of a packet, which is refused. The error of a CONNECT has the CONNECT's protocol ``version`` (0
+    if unknown) and its maximum packet size ``packet_max`` (0: any).
     """
 
     reason_code = reason_codes.UNSPECIFIED_ERROR
@@ -45,7 +47,7 @@ class MalformedPacket(MQTTError):
 
 
 class ProtocolError(MQTTError):
-    """The packet can be parsed, but the protocol forbids it, always or at this point."""
+    """The packet can be parsed, but the protocol forbids it, always or at this moment."""
 
     reason_code = reason_codes.PROTOCOL_ERROR
 
@@ -57,13 +59,15 @@ class UnsupportedProtocolVersion(MQTTError):
 
 
 class ClientIdentifierNotValid(MQTTError):
-    """A CONNECT has no client identifier, but requests a lasting session, or is of MQTT 3.1."""
+    """A CONNECT has no client identifier although it needs one: in MQTT 3.1, or in 3.1.1 for a lasting
+    session.
+    """
 
     reason_code = reason_codes.CLIENT_IDENTIFIER_NOT_VALID
 
 
 class TopicAliasInvalid(MQTTError):
-    """A topic alias is 0 or too high."""
+    """A topic alias is 0 or higher than the receiver accepts."""
 
     reason_code = reason_codes.TOPIC_ALIAS_INVALID
 

@@ -14,9 +14,11 @@ _TWO, _FOUR = Struct(">H"), Struct(">I")
 
 
 class Reader:
-    """Decodes fields one after the other from ``octets`` (bytes), from ``at`` to ``end``. ``packet``: the
-    packet's name, for errors. Refuses overlong integers from MQTT 5 on. Raises MalformedPacket if bytes are
-    missing.
+    """Decodes fields one after the other from ``octets[at:end]``. ``packet``: the packet's name, for error
+    texts.
+
+    Raises MalformedPacket if bytes are missing and, from MQTT 5 on, for a Variable Byte Integer that is
+    longer than necessary. ``what``, in all methods: the field's name, for error texts.
     """
 
     __slots__ = ("octets", "at", "end", "packet", "version")
@@ -32,7 +34,7 @@ class Reader:
         return self.at < self.end
 
     def fault(self, text: str) -> MalformedPacket:
-        """Return a new MalformedPacket with this text, for the caller to raise."""
+        """Return a MalformedPacket error with this text, for the caller to raise."""
         return MalformedPacket(f"{self.packet}: {text}")
 
     # A CONNECT has a dozen fields, so the usual kinds of field take one call each.
@@ -64,7 +66,8 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what: str) -> int:
-        """Read a Variable Byte Integer. From MQTT 5 on it must have the fewest bytes [MQTT-1.5.5-1]."""
+        """Read a Variable Byte Integer. From MQTT 5 on it must have as few bytes as possible [MQTT-1.5.5-1].
+        """
         value = shift = 0
         while True:
             octet = self.byte(what)
@@ -79,7 +82,9 @@ class Reader:
         return value
 
     def utf8_string(self, what: str) -> str:
-        """Read a UTF-8 Encoded String: well-formed, no surrogates, no U+0000 [MQTT-1.5.4-1, MQTT-1.5.4-2]."""
+        """Read a UTF-8 Encoded String. It must be well-formed, without surrogates and U+0000 [MQTT-1.5.4-1,
+        1.5.4-2].
+        """
         octets = self.binary_data(what)
         try:
             text = octets.decode("utf-8")
@@ -104,14 +109,14 @@ class Reader:
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
     def part(self, count: int, what: str) -> "Reader":
-        """Return a new Reader for the next ``count`` bytes, which this Reader skips."""
+        """Return a new Reader for the next ``count`` bytes. This Reader skips them."""
         start = self.at
         self.take(count, what)
         return Reader(self.octets, start, self.at, self.packet, self.version)
 
 
 def variable_byte_integer(value):
-    """Encode a Variable Byte Integer. Raises ValueError if the value is too large."""
+    """Encode a Variable Byte Integer. Raises ValueError if the value is negative or above 268,435,455."""
     if not 0 <= value <= VARIABLE_MAX:
         raise ValueError(f"{value} does not fit a variable byte integer")
     octets = bytearray()
@@ -135,14 +140,16 @@ def four_byte_integer(value):
 
 
 def binary_data(octets):
-    """Encode Binary Data. Raises ValueError over 65,535 bytes."""
+    """Encode Binary Data. Raises ValueError if it has more than 65,535 bytes."""
     if len(octets) > STRING_MAX:
         raise ValueError(f"{len(octets)} bytes do not fit a string or binary data")
     return _TWO.pack(len(octets)) + octets
 
 
 def utf8_string(text):
-    """Encode a UTF-8 Encoded String. Raises ValueError for U+0000, for surrogates and over 65,535 bytes."""
+    """Encode a UTF-8 Encoded String. Raises ValueError if it has U+0000, surrogates or more than 65,535
+    bytes.
+    """
     if "\0" in text:
         raise ValueError("a string contains U+0000")
     return binary_data(text.encode("utf-8"))

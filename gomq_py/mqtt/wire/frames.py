@@ -1,10 +1,12 @@
-"""Frames: walks a read buffer packet by packet, and writes packets into an output buffer, without an object
-per packet.
+"""Frames: finds the packets in a read buffer, and writes packets into an output buffer, without an object per
+packet.
 
-For the fast path (mqtt.server.fast_lane). PacketWalk finds the complete packets in a buffer. PacketWalk also
-finds the fields of a well-formed PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP, and marks the packet ``plain``.
-Every other packet is left to the codec (PacketWalk.decode), which reports its faults. No I/O; never keeps the
-buffer beyond a read.
+For the fast path (mqtt.server.fast_lane). PacketWalk finds the complete packets in a buffer. In a well-formed
+PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP it also finds the fields, and marks the packet ``plain``. Every
+other packet is left to the codec (PacketWalk.decode), which reports its faults. No I/O. A buffer is not kept
+beyond the read that filled it.
+
+In functions with offsets, ``p`` points to the bytes that are read, ``out`` to the buffer that is written.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import codec, topics
@@ -22,7 +24,9 @@ ROOM, ROOM_KEPT = 160, 4096
 
 
 def first_octets(version, sender):
-    """Return a table of 256 bytes: 1 for each byte that may begin a packet of the sender, else 0."""
+    """Return a table of 256 bytes: 1 for each value that ``sender`` may send as a packet's first byte, else
+    0.
+    """
     allowed = bytearray(256)
     for first in range(256):
         try:
@@ -39,9 +43,10 @@ _first_octets: dict = {}
 class PacketWalk:
     """Finds the packets and their fields in the read buffer of one connection. Reused for every read.
 
-    Offsets are into the buffer and hold until the next call of ``next_packet``. A packet lies from ``at`` to
-    ``position``, its variable header from ``start``. A plain acknowledgement has ``packet_identifier``, and
-    means success. A ``plain`` PUBLISH has:
+    ``next_packet`` finds one packet and sets the attributes, which hold until its next call. All offsets are
+    into the buffer. A packet lies from ``at`` to ``position``, its variable header begins at ``start``.
+    ``plain``: it is a well-formed PUBLISH or an acknowledgement of success. A plain acknowledgement has
+    ``packet_identifier``. A plain PUBLISH has:
 
         qos, dup, retain, packet_identifier
         topic_at, topic_length                    length 0: an alias replaces the topic
@@ -78,7 +83,9 @@ class PacketWalk:
         self.forget_properties(0)
 
     def know(self, topic):
-        """Remember a valid topic that is likely to recur. ``is_known`` marks a PUBLISH with this topic."""
+        """Remember a valid topic (bytes) that is likely to come again. ``is_known`` is then True for a
+        PUBLISH to it.
+        """
         self.known = topic
 
     def set_version(self, version):
@@ -95,7 +102,7 @@ class PacketWalk:
         self.property_max = limits.properties
 
     def begin(self, buffer, start, end):
-        """Begin to walk ``buffer[start:end]``. The caller must keep the buffer until finish()."""
+        """Begin to walk over ``buffer[start:end]``. The caller must keep the buffer until finish()."""
         if not 0 <= start <= end <= len(buffer):
             raise IndexError("more bytes than the buffer holds")
         self.buffer = buffer
@@ -110,7 +117,9 @@ class PacketWalk:
         return self.position
 
     def next_packet(self):
-        """Find the next whole packet. Returns its type, or 0. Raises an MQTTError for a bad fixed header."""
+        """Find the next complete packet and its fields. Returns its packet type, or 0 if none is complete.
+        Raises an MQTTError for a bad fixed header.
+        """
         p = self.p
         at = self.position
         end = self.end
@@ -162,7 +171,7 @@ class PacketWalk:
         raise AssertionError("the walk refuses what the codec accepts")
 
     def decode(self):
-        """Return the packet found last, as a Packet object. Raises an MQTTError."""
+        """Return the packet that was found last as a Packet object. Raises an MQTTError."""
         raw = bytes(self.buffer[self.at:self.position])
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
@@ -170,7 +179,9 @@ class PacketWalk:
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
-        """Find and store the fields of a PUBLISH. Returns False if a field is malformed."""
+        """Store the fields of a PUBLISH, whose variable header and payload are ``p[at:end]``. Returns False
+        if a field is malformed.
+        """
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
@@ -207,13 +218,17 @@ class PacketWalk:
         return True
 
     def forget_properties(self, at):
-        """Set the attributes of a packet without properties. ``at``: where properties would begin."""
+        """Set the attributes as for a packet without properties. ``at``: the offset where its properties
+        would begin.
+        """
         self.properties_at = at
         self.properties_length = self.topic_alias = 0
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
-        """Find and store the properties of a PUBLISH. Returns False if malformed, forbidden or too many."""
+        """Store the properties of a PUBLISH, ``p[at:end]``. Returns False if they are malformed, forbidden or
+        too many.
+        """
         count = 0
         has_content_type = has_response = has_correlation = False
         while at < end:
@@ -246,7 +261,9 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """Store the numeric property at ``p[at]``. Returns the offset behind it; -1 if invalid."""
+        """Store the numeric property ``identifier``, whose value is at ``p[at]``. Returns the offset behind
+        the value; -1 if it is invalid, repeated or forbidden.
+        """
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
             self.message_expiry_at = at
             return at + 4
@@ -263,7 +280,10 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """Return the offset behind the string at ``p[at]``; -1 if scan_text() finds bits not ``accepted``."""
+        """Return the offset behind the string at ``p[at]``; -1 if it is incomplete or not well-formed UTF-8,
+        or if topics.scan_text() finds characters (WILDCARD, CONTROL) that are not among the bits
+        ``accepted``.
+        """
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -278,7 +298,9 @@ class PacketWalk:
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind it, or -1."""
+        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind it; -1 if it is
+        invalid or incomplete.
+        """
         self.value = 0
         shift = 0
         while at < end and shift < 28:
@@ -291,7 +313,9 @@ class PacketWalk:
         return -1
 
     def take_acknowledgement(self, p, at, end):
-        """Find and store an acknowledgement's packet identifier. Returns whether it means success."""
+        """Store the packet identifier of an acknowledgement, ``p[at:end]``. Returns whether the
+        acknowledgement is well-formed, means success and has no properties.
+        """
         length = end - at
         if length < 2:
             return False
@@ -306,7 +330,7 @@ class PacketWalk:
 
 
 def variable_size(value):
-    """Return the number of bytes of a value as variable byte integer."""
+    """Return the number of bytes that ``value`` takes as a variable byte integer."""
     if value < 128:
         return 1
     if value < 16384:
@@ -325,7 +349,7 @@ def put_variable(out, at, value):
 
 
 def publish_body(version, qos, topic_length, properties_length, payload_length):
-    """Return the number of bytes of a PUBLISH behind the fixed header (its remaining length)."""
+    """Return the remaining length of a PUBLISH: the number of its bytes behind the fixed header."""
     size = 2 + topic_length + payload_length
     if qos:
         size += 2
@@ -343,9 +367,9 @@ def publish_size(version, qos, topic_length, properties_length, payload_length):
 def write_publish_head(
         out, at, version, flags, topic, topic_at, topic_length, packet_identifier, properties_length,
         payload_length):
-    """Write a PUBLISH at ``out[at]`` up to the length of its properties. Returns the offset behind that
-    length. The caller writes properties and payload there. ``flags``: DUP, QoS and RETAIN as in the first
-    byte.
+    """Write the beginning of a PUBLISH at ``out[at]``, up to the length of its properties. Returns the offset
+    behind it, where the caller writes properties and payload. ``flags``: DUP, QoS and RETAIN as in the first
+    byte. ``topic``: a pointer to bytes, in which the topic begins at ``topic_at``.
     """
     out[at] = 0x30 | flags
     at = put_variable(
@@ -376,7 +400,9 @@ def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code
 
 
 def encode_publish(version, flags, topic, packet_identifier, properties, payload):
-    """Encode a PUBLISH. Topic, properties (without their length) and payload are bytes and not checked."""
+    """Return a PUBLISH as bytes. Topic, properties (without their length) and payload are bytes, which are
+    not checked. Raises ValueError for a topic of more than 65,535 bytes.
+    """
     topic_length = len(topic)
     properties_length = len(properties) if version >= MQTT_5 else 0
     payload_length = len(payload)
@@ -396,7 +422,9 @@ def encode_publish(version, flags, topic, packet_identifier, properties, payload
 
 
 def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
-    """Encode a PUBACK, PUBREC, PUBREL or PUBCOMP."""
+    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP as bytes. ``kind``: the packet type. Before MQTT 5 the
+    reason code is left out.
+    """
     packet = bytearray(ANSWER_MAX)
     out = octets.pointer(packet)
     at = write_acknowledgement(out, 0, version, kind, packet_identifier, reason_code)
@@ -404,7 +432,8 @@ def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
 
 
 class Acknowledgements:
-    """Gathers acknowledgements to send together. ``used``: bytes gathered since take()."""
+    """Collects encoded acknowledgements, to send them together. ``used``: the bytes collected since take().
+    """
 
     __slots__ = ("version", "used", "room", "answers", "at")
 
@@ -415,7 +444,7 @@ class Acknowledgements:
         self.at = octets.pointer(self.answers)
 
     def add(self, kind, packet_identifier, reason_code):
-        """Add one acknowledgement. Before MQTT 5 its reason code is left out."""
+        """Add one acknowledgement. ``kind``: its packet type. Before MQTT 5 the reason code is left out."""
         if self.used + ANSWER_MAX > self.room:
             self._make_room(max(2 * self.room, ROOM))
         self.used = write_acknowledgement(

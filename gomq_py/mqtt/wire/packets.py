@@ -8,7 +8,7 @@ A packet is (MQTT 5 §2)
 
 This module decodes every packet and checks it fully. The fast path, mqtt.wire.frames, handles plain PUBLISHes
 and acknowledgements without objects and leaves all other packets to this module. Where MQTT 3.1 is vaguer
-than 3.1.1, it is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
+than 3.1.1, it is read as Mosquitto reads it: reserved bits are checked from 3.1.1 on.
 """
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ FILTERS_OCTETS_MAX = 1 << 20
 
 
 class Decoding(NamedTuple):
-    """Context for decoding a packet. ``flags``: lower half of the packet's first byte."""
+    """What decoding a packet needs beside its bytes. ``flags``: lower half of the packet's first byte."""
 
     version: int
     sender: str
@@ -43,9 +43,9 @@ class Decoding(NamedTuple):
 class Packet:
     """Base class of all packets.
 
-        FIELDS     a tuple of (name, default) of each field
+        FIELDS     a tuple of (name, default) pairs, one for each field
         FLAGS      the lower half of the first byte
-        SENDERS, SINCE    the sides that may send the packet, and the first version that has it
+        SENDERS, SINCE    the sides that may send the packet, and the first protocol version that has it
     """
 
     TYPE = 0
@@ -208,7 +208,7 @@ class ConnectPacket(Packet):
 
 
 def _name(reader, what):
-    """Read a string. Refuses control characters, because the string will be in logs and queue names."""
+    """Read a string. Refuses control characters, because it will be in logs and queue names."""
     text = reader.utf8_string(what)
     if fault := topics.text_fault(what, text):
         raise reader.fault(fault)
@@ -216,7 +216,7 @@ def _name(reader, what):
 
 
 def _properties(reader: Reader, packet: int, how: Decoding) -> dict[str, Any]:
-    """Read the properties of a packet type or of WILL; {} before MQTT 5."""
+    """Return the properties {name: value} of a packet type or of WILL; {} before MQTT 5."""
     return decode_properties(reader, packet, how.sender, how.limits) if reader.version >= MQTT_5 else {}
 
 
@@ -225,7 +225,7 @@ def _encoded(properties: dict[str, Any], packet: int, version: int) -> bytes:
 
 
 class ConnackPacket(Packet):
-    """CONNACK. ``reason_code`` is a return code before MQTT 5."""
+    """CONNACK: the answer to CONNECT. Before MQTT 5 ``reason_code`` is a return code."""
 
     TYPE, NAME, SENDERS = CONNACK, "CONNACK", frozenset((SERVER,))
     FIELDS = (("session_present", False), ("reason_code", 0), ("properties", None))
@@ -285,7 +285,7 @@ class PublishPacket(Packet):
 
 
 class _Acknowledgement(Packet):
-    """The base of PUBACK, PUBREC, PUBREL and PUBCOMP."""
+    """Base class of PUBACK, PUBREC, PUBREL and PUBCOMP."""
 
     FIELDS = (("packet_identifier", 0), ("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
@@ -330,7 +330,7 @@ class PubrelPacket(_Acknowledgement):
 
 
 class PubcompPacket(_Acknowledgement):
-    """PUBCOMP: the answer to PUBREL, the last of QoS 2."""
+    """PUBCOMP: the answer to PUBREL, and the last packet of QoS 2."""
 
     TYPE, NAME = PUBCOMP, "PUBCOMP"
     __slots__ = ()
@@ -373,7 +373,7 @@ class SubscribePacket(Packet):
 
 
 def _filters(reader: Reader, packet: Packet, how: Decoding) -> Any:
-    """A generator of a SUBSCRIBE's or UNSUBSCRIBE's topic filters. The caller reads options after each."""
+    """Read and yield the topic filters of a SUBSCRIBE or UNSUBSCRIBE. The caller reads each one's options."""
     if reader.end - reader.at > FILTERS_OCTETS_MAX:
         raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} bytes")
     if not reader:
@@ -411,7 +411,7 @@ def _subscription(reader, topic_filter, version):
 
 
 class SubackPacket(Packet):
-    """SUBACK: a reason code for each filter of the SUBSCRIBE, in its order."""
+    """SUBACK: has a reason code for each topic filter of the SUBSCRIBE, in its order."""
 
     TYPE, NAME, SENDERS = SUBACK, "SUBACK", frozenset((SERVER,))
     FIELDS = (("packet_identifier", 0), ("reason_codes", ()), ("properties", None))
@@ -449,7 +449,7 @@ class UnsubscribePacket(Packet):
 
 
 class UnsubackPacket(SubackPacket):
-    """UNSUBACK: a reason code for each filter of the UNSUBSCRIBE; none before MQTT 5."""
+    """UNSUBACK: has a reason code for each topic filter of the UNSUBSCRIBE; none before MQTT 5."""
 
     TYPE, NAME = UNSUBACK, "UNSUBACK"
     __slots__ = ()
@@ -477,7 +477,7 @@ class PingrespPacket(PingreqPacket):
 
 
 class DisconnectPacket(Packet):
-    """DISCONNECT. Before MQTT 5 only clients send it, without a reason code."""
+    """DISCONNECT: announces a close. Before MQTT 5 only clients send it, without a reason code."""
 
     TYPE, NAME = DISCONNECT, "DISCONNECT"
     FIELDS = (("reason_code", 0), ("properties", None))
@@ -499,7 +499,7 @@ class DisconnectPacket(Packet):
 
 
 class AuthPacket(Packet):
-    """AUTH: a step of an authentication (MQTT 5)."""
+    """AUTH: one step of an authentication exchange (MQTT 5)."""
 
     TYPE, NAME, SINCE = AUTH, "AUTH", MQTT_5
     FIELDS = (("reason_code", 0), ("properties", None))
@@ -529,7 +529,7 @@ PACKETS = {
 
 
 def check_flags(packet, flags, version):
-    """Raise MalformedPacket if a packet class may not have these fixed header flags [MQTT-2.1.3-1]."""
+    """Raise MalformedPacket if a packet class may not have these flags in its first byte [MQTT-2.1.3-1]."""
     if packet.TYPE == PUBLISH:
         if flags & 6 == 6:
             raise MalformedPacket("PUBLISH with QoS 3")  # [MQTT-3.3.1-4]

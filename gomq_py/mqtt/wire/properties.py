@@ -1,7 +1,7 @@
 """Properties: decodes, encodes and checks the properties of MQTT 5 (§2.2.2), by one table.
 
-On the wire: the length of all properties (a variable byte integer), then identifier and value of each. In
-Python: a dict of values by name; a property that may repeat has a list of values in their order.
+On the wire: the length of all properties (a variable byte integer), then the identifier and value of each. In
+Python: {name: value}; a property that may repeat has a list of values in their order.
 """
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +16,8 @@ from gomq_py.mqtt.wire.topics import topic_name_fault
 
 
 class Type(NamedTuple):
-    """A data type of property values, with its decoder (from a Reader) and its encoder."""
+    """A data type of property values. ``decode`` reads a value from a Reader, ``encode`` returns its bytes.
+    """
 
     name: str
     decode: Callable
@@ -39,7 +40,7 @@ class Property(NamedTuple):
         packets              packet types that may have it
         repeats              packet types that may have it several times
         check(name, value)   raises an MQTTError for a bad value
-        senders              {packet type: the only side that may send the property}
+        senders              {packet type: the only side that may send the property in it}
     """
 
     identifier: int
@@ -113,7 +114,9 @@ _BY_NAME = {row.name: row for row in _ROWS}
 
 
 def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
-    """Read properties from a Reader, as {name: value}. ``packet``: their packet type, or WILL."""
+    """Read the properties of a packet type, or of WILL, with the length in front, from a Reader. Returns
+    {name: value}. Raises an MQTTError.
+    """
     left = reader.part(reader.variable_byte_integer("property length"), "the properties")
     found = {}
     count = 0
@@ -144,13 +147,17 @@ def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
 
 
 def encode_properties(properties, packet):
-    """Encode {name: value}, with the length in front. Raises ValueError for a property of other packets."""
+    """Encode {name: value} with the length in front. Raises ValueError if a packet of this type cannot have
+    one of the properties.
+    """
     octets = encode_values(properties, packet)
     return fields.variable_byte_integer(len(octets)) + octets
 
 
 def encode_values(properties, packet):
-    """Encode {name: value}, without a length in front. Raises ValueError for a property of other packets."""
+    """Encode {name: value} without a length in front. Raises ValueError if a packet of this type cannot have
+    one of the properties.
+    """
     parts = []
     for name, value in properties.items():
         row = _BY_NAME.get(name)

@@ -122,5 +122,5 @@ def name_of(packet, code, version=MQTT_5):
 
 
 def connack_return_code(code):
-    """Return CONNACK's return code before MQTT 5 for a reason code; None: close without a CONNACK."""
+    """Return the return code of a CONNACK before MQTT 5 for a reason code; None: close without a CONNACK."""
     return _RETURN_CODES.get(code)

@@ -1,9 +1,9 @@
-"""Topics: checks topic names, filters and shared subscriptions, matches names and filters, and checks strings
-without objects (MQTT 5 §1.5.4, §4.7, §4.8.2).
+"""Topics: checks topic names, topic filters and shared subscriptions, matches filters with names, and checks
+strings in place (MQTT 5 §1.5.4, §4.7, §4.8.2).
 
-A message is published to a topic name; a subscription names a topic filter. Both are levels separated by
-``/``; a level may be empty. ``+`` stands for one level, ``#`` at the end for any number of levels, including
-none.
+A message is published to a topic name; a subscription has a topic filter. Both consist of levels separated by
+``/``; a level may be empty. In a filter ``+`` stands for one level, ``#`` at the end for any number of
+levels, including none.
 """
 import re
 
@@ -39,14 +39,14 @@ def topic_name_fault(name):
 
 
 def is_topic_name(text):
-    """Return whether a text is a valid topic name. Accepts any text, not only valid strings of MQTT."""
+    """Return whether a text is a valid topic name. ``text`` may be any str, also one with U+0000."""
     if text.isascii() and text.isprintable():  # nearly all are; a search for control characters costs more
         return 0 < len(text) <= STRING_MAX and SINGLE_LEVEL not in text and MULTI_LEVEL not in text
     return not topic_name_fault(text) and "\0" not in text
 
 
 def topic_filter_fault(topic_filter):
-    """Return an error text if a text is not a valid topic filter; otherwise ""."""
+    """Return an error text if ``topic_filter`` is not a valid topic filter; otherwise ""."""
     if not topic_filter:
         return "a topic filter is at least one character long"  # [MQTT-4.7.3-1]
     if MULTI_LEVEL in topic_filter or SINGLE_LEVEL in topic_filter:
@@ -62,8 +62,8 @@ def topic_filter_fault(topic_filter):
 
 
 def text_fault(what, text):
-    """Return an error text if ``text`` is too long or has forbidden characters, otherwise "". ``what``: the
-    name of ``text`` in the error text.
+    """Return an error text if ``text`` is longer than 65,535 bytes or has control characters; otherwise "".
+    ``what``: the name of ``text`` in the error text.
     """
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
@@ -78,12 +78,14 @@ def is_broker_topic(topic):
 
 
 def is_shared(topic_filter):
-    """Return whether a topic filter is of a shared subscription: it begins with $share/."""
+    """Return whether a topic filter is that of a shared subscription: it begins with $share/."""
     return topic_filter.startswith(SHARE_PREFIX)
 
 
 def shared_fault(topic_filter):
-    """Error text if a filter that begins with $share/ lacks a valid share name or a filter; otherwise ""."""
+    """Return an error text if a filter that begins with $share/ lacks a valid share name or a filter;
+    otherwise "".
+    """
     share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     if not share_name:
         return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]
@@ -95,7 +97,7 @@ def shared_fault(topic_filter):
 
 
 def split_shared(topic_filter):
-    """Return (share name or "", filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``."""
+    """Return (share name or "", filter) of a valid filter: ("group", "a/+") for ``$share/group/a/+``."""
     if not is_shared(topic_filter):
         return "", topic_filter
     share_name, _, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
@@ -108,12 +110,13 @@ def swapped(text):
 
 
 def binding_key(topic_filter):
-    """Return the binding key of a topic exchange for an unshared topic filter."""
+    """Convert a topic filter without $share/ to the binding key for an AMQP topic exchange: a/+/b to a.*.b.
+    """
     return swapped(topic_filter).replace(SINGLE_LEVEL, "*")
 
 
 def matches(topic_filter, topic_name):
-    """Return whether an unshared filter matches a topic name. Both are str, or both bytes."""
+    """Return whether a topic filter without $share/ matches a topic name. Both are str, or both bytes."""
     if isinstance(topic_filter, bytes):
         # Any decoding will do: only / + # $ matter, and no other character's octets contain them.
         topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
@@ -151,8 +154,9 @@ def matches(topic_filter, topic_name):
 
 
 def scan_text(p, at, end):
-    """Check ``p[at:end]``. Returns ILL_FORMED if it is no UTF-8 or has U+0000. Otherwise returns the bits
-    WILDCARD and CONTROL, each set if such characters occur.
+    """Check the text ``p[at:end]``. Returns ILL_FORMED if it is no well-formed UTF-8 or has U+0000. Otherwise
+    returns the bits WILDCARD (+ or #) and CONTROL (control characters), each set if the text has such
+    characters.
     """
     found = 0
     while at < end:
