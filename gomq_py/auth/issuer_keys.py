@@ -36,8 +36,8 @@ DISCOVERY = "/.well-known/openid-configuration"
 class IssuerKeys:
     """Caches the public keys of one token issuer.
 
-    ``ttl_s``: lifetime of keys if the issuer states none. ``fetch(url)`` returns (document, seconds that it
-    may be kept, or None). It runs in a thread, and raises OSError or ValueError.
+    ``ttl_s``: lifetime of keys if the issuer states none. ``fetch(url)`` returns (document, lifetime in
+    seconds); the lifetime may be None. It runs in a thread, and raises OSError or ValueError.
     """
 
     def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):

@@ -151,10 +151,11 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def succeed(self, former, epoch):
-        """Continue the run that this node has copied. Must be called before the broker boots.
+        """Continue the stream of the former leader, which this node has copied. Call this before the broker
+        boots.
 
-        The run's other followers then find their position in this stream. ``former``: a former_run.FormerRun.
-        ``epoch``: of the frames from now on.
+        The former leader's other followers then find their position in this stream. ``former``: the copy, a
+        former_run.FormerRun. ``epoch``: of the frames from now on.
         """
         assert self._last is self._first and not self._is_keeping
         self.position, self.epoch = former.position, epoch

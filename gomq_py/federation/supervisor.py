@@ -181,8 +181,8 @@ class Federation(Job):
     name = "federation links"
 
     def __init__(self, kinds):
-        """Register the parameters of upstreams and sets, and listeners for policies and vhosts, with
-        ``kinds``, the broker's Kinds.
+        """Register with ``kinds``, the broker's Kinds, the parameters of upstreams and upstream sets, and
+        listeners for policies and vhosts.
         """
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None

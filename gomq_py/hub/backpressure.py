@@ -168,7 +168,7 @@ class Turn:
         self._timer = self._callback = None
 
     def join(self, turn):
-        """Let this wait end as soon as the client of either Turn has read."""
+        """End the delay as soon as the client of this Turn or of ``turn`` has read its data."""
         self._outputs += turn._outputs
 
     def __call__(self, callback):

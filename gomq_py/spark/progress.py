@@ -12,7 +12,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one streaming query. ``seen``: {stream: Position}, the ends found by the last ``next_end``."""
+    """Tracks one streaming query. ``seen``: {stream: Position}, the ends of the streams at ``next_end``."""
 
     def __init__(self, options, planner, clock=time.monotonic):
         self._options = options

@@ -378,8 +378,8 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """Return (user, of_token, version, expiry in seconds) from a queue's arguments, or defaults for those
-    that are missing.
+    """Return (user, True if the user logged in by a token, protocol version, expiry in seconds) from a
+    queue's arguments; missing ones have defaults.
     """
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER

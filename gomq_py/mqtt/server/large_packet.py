@@ -14,8 +14,9 @@ HEAD_MAX = 256 * 1024
 
 
 class LargePacket:
-    """Gathers one packet of ``size`` bytes. ``octets``: a bytearray of ``room`` unused bytes and the bytes
-    received. ``is_publish``: the packet is a PUBLISH, whose head is checked. ``limits``: PacketLimits.
+    """Gathers one packet of ``size`` bytes. ``octets``: a bytearray, first ``room`` bytes for the caller's
+    use, then the bytes received. ``is_publish``: the packet is a PUBLISH, whose head is
+    checked. ``limits``: PacketLimits.
     """
 
     __slots__ = (

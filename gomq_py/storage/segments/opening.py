@@ -33,8 +33,8 @@ def open_files(store, number, end, acks_bytes, written_here, read_to):
     """Open and map a segment's files. Returns (msgs, acks or None). Blocks; may run in a thread. Raises
     OSError.
 
-    The msgs file must reach to ``end``, and is read up to ``read_to``. ``acks_bytes``: least size of the acks
-    file; 0: none. ``written_here``: True for a segment of this run.
+    The msgs file must have ``end`` bytes; its first ``read_to`` are read into the page cache. ``acks_bytes``:
+    least size of the acks file, 0 if there is none. ``written_here``: True for a segment of this run.
     """
     msgs = open_whole(store, "msgs", number, end)
     acks = None

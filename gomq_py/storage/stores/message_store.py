@@ -384,8 +384,7 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Note that storage.segments.idle does not watch the store any more. The store may then report again.
-        """
+        """Note that storage.segments.idle has stopped watching the store; the store may ask it again."""
         self._noted = False
 
     def give_segment_back(self):

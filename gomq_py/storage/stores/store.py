@@ -124,8 +124,8 @@ class Store:
         raise StoreError(self.folder, 0, "postpone without peek")
 
     def peeked_due_s(self, now_s):
-        """Return the Unix seconds until which an earlier run has postponed the peeked message; 0 if it has
-        not.
+        """Return the time (Unix seconds) that an earlier run saved for the peeked message by wait_until(); 0
+        if there is none, or it is not after ``now_s``.
         """
         return 0
 
