@@ -125,7 +125,7 @@ class Store:
 
     def peeked_due_s(self, now_s):
         """Return the time (Unix seconds) that an earlier run saved for the peeked message by wait_until(); 0
-        if there is none, or it is not after ``now_s``.
+        if there is none. ``now_s``: the present time, because the file has its lower bits only.
         """
         return 0
 
