@@ -432,9 +432,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """Return a host for a URL: 0.0.0.0 and ::, to which clients cannot connect, become loopback addresses,
-    and an IPv6 address gets brackets.
-    """
+    """Return a host for a URL: IPv6 in brackets; loopback for 0.0.0.0 and ::, which clients cannot reach."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -39,9 +39,7 @@ class Unreplaced:
 
 @contextmanager
 def importing(what: str) -> Iterator[None]:
-    """Context manager: turns an error in its block into OutOfResources, and logs it. ``what``: the feature
-    whose modules the block imports.
-    """
+    """Context manager: log an error in its block and raise OutOfResources. ``what``: the feature imported."""
     try:
         yield
     except Exception as error:  # a module of another version may fail in any way

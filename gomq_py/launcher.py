@@ -237,9 +237,7 @@ class Launcher:
         self.on_promoted()
 
     def _promote_when_asked(self) -> None:
-        """Wait for a request or an election, then promote this follower; after an error call ``on_failed``.
-        May switch greenlets.
-        """
+        """When asked or elected, promote this follower; on error call ``on_failed``. May switch greenlets."""
         self._asked_to_promote.wait()
         try:
             self._promote()

@@ -47,9 +47,7 @@ class Hooks:
             hook(context)
 
     def ended(self, context: TaskContext, error: BaseException | None) -> None:
-        """Call the ``after_task`` hooks or, after an error, the ``failed_task`` hooks. Call none after Retry
-        and Dropped.
-        """
+        """Call the ``after_task`` or, after an error, ``failed_task`` hooks; none after Retry or Dropped."""
         if isinstance(error, (Retry, Dropped)):
             return
         hooks, arguments = (self.after_task, (context,)) if error is None else (
@@ -82,18 +80,14 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """Return True for the first call only. The caller that gets True (runner or timeout check) settles
-        the task.
-        """
+        """Return True to the first caller only. It (the runner or the timeout check) settles the task."""
         try:
             return self._unclaimed.pop()
         except IndexError:
             return False
 
     def run(self, call):
-        """Call the ``before_task`` hooks and ``call()``, and pass the error, or None, to ``finished``.
-        Returns the result of ``finished``.
-        """
+        """Call the ``before_task`` hooks and ``call()``, then return ``finished(error)`` (None: no error)."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -138,9 +132,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run the invocation in the next free thread. Raises RuntimeError if no thread runs and none can be
-        started.
-        """
+        """Run the invocation in the next free thread. Raises RuntimeError if there is no thread at all."""
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)
@@ -201,9 +193,7 @@ class Processes(Threads):
             invocation.holder.kill()
 
     def close(self):
-        """Kill the processes that run a task, and let the others end. The worker has returned the tasks to
-        the queue.
-        """
+        """Kill the processes that run a task, which the worker has requeued, and let the others end."""
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():
@@ -333,9 +323,7 @@ def _raise(error):
 
 
 def make_runner(kind, limit, name):
-    """Return a runner for at most ``limit`` tasks at once. ``kind``: "threads", "processes", "asyncio" or
-    "greenlets". ``name``: part of its threads' names.
-    """
+    """Return a runner (``kind``: see KINDS) for up to ``limit`` tasks at once. ``name``: for its threads."""
     if kind == "greenlets":  # loads gevent only if needed
         from gomq_py.dispatcher.greenlets import Greenlets
 

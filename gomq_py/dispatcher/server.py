@@ -232,8 +232,7 @@ class Server:
     def send_copy(
         self, exchange: str, routing_key: str, body: bytes, properties: Properties,
     ) -> Future[None]:
-        """Publish a copy of a message for a worker. Returns a Future, which is done at the broker's confirm.
-        """
+        """Publish a copy of a message for a worker. Returns a Future that is done at the broker's confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def send_later(
@@ -257,9 +256,7 @@ class Server:
     # The rest is private.
 
     def _placed(self, task):
-        """Return the message for a task: (exchange, routing key, body, headers). Raises BadTask,
-        NotSupported.
-        """
+        """Return a task's message: (exchange, routing key, body, headers). Raises BadTask, NotSupported."""
         body = task.encode()
         routing_key = task.routing_key or self.config.default_routing_key
         if not routing_key:

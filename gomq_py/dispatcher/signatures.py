@@ -50,9 +50,7 @@ class Signature:
         self._signature = inspect.Signature([each.replace(annotation=_P.empty) for each in self._parameters])
 
     def arguments(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> list[Argument]:
-        """Return the Arguments to send for a call, in the order of the parameters and with defaults. Raises
-        BadArgument.
-        """
+        """Return the Arguments to send for a call, in parameter order, with defaults. Raises BadArgument."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -80,9 +78,7 @@ class Signature:
         raise BadTask(f"task {self.name!r} has no parameter {parameter!r}")
 
     def check(self, values: list[Any], type_names: list[str]) -> None:
-        """Raise BadArgument if the function does not accept these values of these types. The caller adds the
-        task's name to the error's text.
-        """
+        """Raise BadArgument if the function does not accept these values. Its text lacks the task's name."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):
@@ -93,9 +89,7 @@ class Signature:
                 raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
 
     def call(self, function: Callable[..., Any], values: tuple[Any, ...] | list[Any]) -> Any:
-        """Call the function with received values, and return its result. Passes keyword-only arguments by
-        name.
-        """
+        """Call the function with received values, keyword-only ones by name, and return its result."""
         names = [each.name for each in (*self._skip, *self._parameters)]
         keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
         if not keyword_only:
@@ -163,8 +157,7 @@ class _Scalar:
 
 
 class _Json:
-    """The type of a parameter that accepts any JSON value or, with ``kinds``, values of these Python types.
-    """
+    """Type of a parameter that accepts any JSON value or, with ``kinds``, values of these Python types."""
 
     def __init__(self, kinds=()):
         self._kinds = kinds

@@ -57,8 +57,7 @@ def say(text):
 
 
 def count_of(text):
-    """Parse a count for argparse. Raises ArgumentTypeError if it is below 1, ValueError if it is no number.
-    """
+    """Parse a count for argparse. Raises ArgumentTypeError if below 1, ValueError if it is no number."""
     count = int(text)
     if count < 1:
         raise argparse.ArgumentTypeError("is at least 1")
@@ -104,9 +103,7 @@ def _inspect(app, options):
 
 
 def _show(found):
-    """Print the result of ``remote.inspect``. Control characters are escaped, because any program may have
-    sent the texts.
-    """
+    """Print the result of ``remote.inspect``. Escapes control characters: any program may send them."""
     for process in found["processes"]:
         print(f"process {process['pid']} on {on_one_line(process['host'])}, "
               f"gomq-py {on_one_line(process['version'])}")

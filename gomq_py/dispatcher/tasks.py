@@ -52,8 +52,7 @@ _current: "contextvars.ContextVar[TaskContext | None]" = contextvars.ContextVar(
 
 @dataclass(slots=True)
 class Argument:
-    """An argument of a task: a value and the name of its type. If the name is "", the value decides the type.
-    """
+    """An argument of a task: a value and its type's name. If the name is "", the value decides the type."""
 
     value: Any
     type: str = ""
@@ -89,9 +88,7 @@ class Task:
     broker_drops: bool = True
 
     def encode(self) -> bytes:
-        """Return the message's body. Sets an empty ``uuid``. Raises BadTask, or BadArgument, whose text names
-        the argument.
-        """
+        """Return the message's body. Sets ``uuid`` if it is empty. Raises BadTask, BadArgument."""
         if not self.name:
             raise BadTask("Task name was not passed")
         if self.schedule is not None and len(self.schedule) == 1:
@@ -224,9 +221,7 @@ class TaskConfig:
     check: Callable[[list[Any], list[str]], object] | None = None
 
     def check_limits(self, name: str) -> None:
-        """Raise ValueError if ``timeout_s``, ``retries`` or ``expires_s`` is invalid. ``name``: the task's,
-        for the error's text.
-        """
+        """Raise ValueError if ``timeout_s``, ``retries`` or ``expires_s`` of the task ``name`` is invalid."""
         timeout_s, retries = self.timeout_s, self.retries
         if (
             isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float))
@@ -255,9 +250,7 @@ class TaskContext:
 
 
 def check_kind(name: str, function: Callable[..., Any], run_in: str) -> None:
-    """Raise ValueError if a call of the function would not run its body: a generator function or, unless
-    ``run_in`` is "asyncio", a coroutine function.
-    """
+    """Raise ValueError for a generator function or, unless ``run_in`` is "asyncio", a coroutine function."""
     # A generator, or a coroutine function if ``run_in`` is not asyncio.
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
@@ -266,8 +259,7 @@ def check_kind(name: str, function: Callable[..., Any], run_in: str) -> None:
 
 
 def check_has_run(result: object) -> None:
-    """Raise DispatcherError if a task's result is a coroutine, because then the function's body has not run.
-    """
+    """Raise DispatcherError if a task's result is a coroutine: the function's body has not run then."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")

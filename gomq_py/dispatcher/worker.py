@@ -125,9 +125,7 @@ class Worker:
         self._call(self._stop)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Stop, wait up to ``timeout_s`` for running tasks, and leave the Server. Returns True if all
-        finished.
-        """
+        """Stop, wait up to ``timeout_s`` for running tasks, leave the Server. Return True if all finished."""
         self.stop()
         finished = self._idle.wait(timeout_s)
         if not finished:
@@ -483,8 +481,7 @@ class Worker:
 
 
 def _checked(name, config):
-    """Return a valid TaskConfig; without ``check``, add one for the number of arguments. Raises ValueError.
-    """
+    """Return the valid TaskConfig, with a check of the argument count if it has none. Raises ValueError."""
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)

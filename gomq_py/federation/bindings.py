@@ -31,9 +31,7 @@ class Bindings:
             self.made(binding)
 
     def made(self, binding):
-        """Add a new binding of the federated exchange, or of the exchange to which it passes all its
-        messages.
-        """
+        """Add a new binding of the federated exchange, or of the exchange that gets all its messages."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)

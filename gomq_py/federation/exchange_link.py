@@ -112,9 +112,7 @@ class ExchangeLink(FederationLink):
         return self._make_target(self.name, None, self._edit, self._header_stamp)
 
     def _header_stamp(self):
-        """Return (name, value, value if redelivered) of the header x-received-from, for messages without this
-        header.
-        """
+        """Return (name, value, value if redelivered) of x-received-from, for messages without that header."""
         return RECEIVED_FROM, *([self._told(redelivered)] for redelivered in (False, True))
 
     def _told(self, redelivered):
@@ -136,9 +134,7 @@ class ExchangeLink(FederationLink):
     # upstream; all of these may switch, and raise the client's errors
 
     def _prepare(self, channel):
-        """Declare and bind all of the link's queues and exchanges upstream. Returns the queue's name. May
-        switch greenlets.
-        """
+        """Set up the link's queue and exchanges upstream. Returns the queue's name. May switch greenlets."""
         connection = channel.connection
         self._there = there_of(connection)
         self._check_other()
@@ -166,9 +162,7 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Raise ClientError if the exchange upstream seems to be the local exchange itself: messages would
-        loop.
-        """
+        """Raise ClientError if the exchange upstream seems to be the local one: messages would loop."""
         # Messages would loop.
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
@@ -218,9 +212,7 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Show a reason why messages may be missing in the link's status, and log it if new. The link
-        continues.
-        """
+        """Show why messages may be missing in the link's status; log it if new. The link continues."""
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)
@@ -250,9 +242,7 @@ class ExchangeLink(FederationLink):
         self._carry_out(channel, name, [(*binding, True) for binding in bindings])
 
     def _carry_out(self, channel, between, changes):
-        """Make and remove bindings upstream. ``between``: name of the intermediate exchange. ``changes``: a
-        list as Bindings.take_changes returns it.
-        """
+        """Change bindings of the exchange ``between`` upstream. ``changes``: see Bindings.take_changes."""
         here = (
             self._context.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
         for is_made, method, answer in (
@@ -271,9 +261,7 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """True if the method fits into a frame of the upstream's broker. If not, adds a note to the link's
-        status.
-        """
+        """True if the method fits into an upstream broker's frame. If not, adds a note to the status."""
         # One large binding would end the connection.
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
@@ -293,9 +281,7 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """Restart the link, because a binding could not be changed upstream. A new connection makes all
-        bindings.
-        """
+        """Restart the link, as a change of a binding upstream failed. A new connection makes all bindings."""
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""

@@ -87,14 +87,10 @@ class FederationLink:
         return self._link.has_ended
 
     def clean_up(self):
-        """Remove the objects that this link made upstream. Called after ``stop``. Does nothing unless
-        overridden.
-        """
+        """Remove what this link made upstream. Called after ``stop``. Does nothing unless overridden."""
 
     def gone(self):
-        """Release the Link, now or as soon as it has ended. Called after ``clean_up``, at the end of this
-        object's use.
-        """
+        """Release the Link, now or when it ends. The last call to this object, after any ``clean_up``."""
         self._is_gone = True
         self._let_go()
 
@@ -159,9 +155,7 @@ class FederationLink:
         raise NotImplementedError
 
     def _received_from(self):
-        """Return the fields that the link's entry in the header x-received-from has for all messages, as a
-        dict.
-        """
+        """Return a dict: the fields of the link's x-received-from entry that are equal for all messages."""
         return {"uri": without_login(self._uri), self.type: getattr(self.upstream, self.type)}
 
     # for kinds

@@ -69,9 +69,7 @@ class Upstream:
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """True if ``other`` names the same broker and exchange, so that its link may use the same objects
-        there.
-        """
+        """True if ``other`` names the same broker and exchange: its link may use the same objects there."""
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
 
@@ -82,9 +80,7 @@ def _places(uris):
 # checks of new values
 
 def _shown(value):
-    """Return ``value`` as text for refusals and the log: shortened, and *** for a URI, which may hold a
-    password.
-    """
+    """Return ``value`` as short text for refusals and the log; *** for a URI, which may hold a password."""
     if isinstance(value, (list, dict)) and value:
         return "an object" if isinstance(value, dict) else "a list"
     return "***" if isinstance(value, str) and "://" in value else f"{value!r:.100}"
@@ -152,9 +148,7 @@ def _check_keys(name, value, checks, needed):
 
 
 def check_upstream(name, value, check_uri):
-    """Raise ParameterError unless ``value`` is a valid upstream. ``check_uri(uri)`` raises ValueError for a
-    bad URI.
-    """
+    """Raise ParameterError for an invalid upstream ``value``. ``check_uri(uri)`` raises ValueError if bad."""
     def uri(key, item):
         if isinstance(item, list) and len(item) > URIS_MAX:
             raise ParameterError(f"{key} should be a list of at most {URIS_MAX}, actually was of {len(item)}")
@@ -169,9 +163,7 @@ def check_upstream(name, value, check_uri):
 
 
 def check_set(name, value):
-    """Raise ParameterError unless ``value`` is a valid set: a list of objects, each with an upstream's name
-    and overriding keys.
-    """
+    """Raise ParameterError unless ``value`` lists objects with an upstream's name and overriding keys."""
     if not isinstance(value, list):
         raise ParameterError(f"{name} should be a list, actually was {_shown(value)}")
     for entry in value:
@@ -314,9 +306,7 @@ def _with_vhost(uri, vhost):
 
 
 def uris_of(value, vhost):
-    """Return a tuple of the URIs in an upstream's definition. ``vhost``: added to a URI of another broker
-    without one.
-    """
+    """Return a tuple of an upstream's URIs. ``vhost``: added to a URI of another broker without one."""
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
     return tuple(_with_vhost(uri, vhost) for uri in uris)
 

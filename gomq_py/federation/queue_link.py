@@ -29,9 +29,7 @@ class QueueLink(FederationLink):
     # called by the supervisor
 
     def queue_had_turn(self, queue):
-        """Consume if a consumer of ``queue``, the local queue, is idle, otherwise pause. Called each time the
-        queue has served its consumers.
-        """
+        """Called when the local queue has served its consumers: consume if one is idle, otherwise pause."""
         if queue.has_hungry():
             self._link.resume()
         else:

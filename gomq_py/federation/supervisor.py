@@ -174,16 +174,12 @@ class LinkContext:
 
 
 class Federation(Job):
-    """Supervises the federation links of one broker. As a Job, it finds out in slices which links must start
-    or stop.
-    """
+    """Supervises a broker's federation links. As a Job, it finds in slices which must start or stop."""
 
     name = "federation links"
 
     def __init__(self, kinds):
-        """Register with ``kinds``, the broker's Kinds, the parameters of upstreams and upstream sets, and
-        listeners for policies and vhosts.
-        """
+        """Register with ``kinds`` the parameters of upstreams and sets, and policy and vhost listeners."""
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None
         self._is_started = False
@@ -343,9 +339,7 @@ class Federation(Job):
         return bool(self._look_at)
 
     def _match(self, vhost, kind, name):
-        """Start and stop links of an exchange or queue, so that it has one link per upstream. ``kind``:
-        EXCHANGE or QUEUE.
-        """
+        """Start and stop links, so that the EXCHANGE or QUEUE (``kind``) has one link per upstream."""
         links = self._federated.get(vhost, {}).get((kind, name))
         if links is None:
             return

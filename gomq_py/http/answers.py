@@ -305,9 +305,7 @@ def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
 
 
 def decoded_arguments(wanted):
-    """Return the JSON object ``arguments`` of a body, {} if it is missing. The caller checks its content.
-    Raises BadRequest if it is no object.
-    """
+    """Return a body's object ``arguments``, {} if missing; its content is unchecked. Raises BadRequest."""
     arguments = wanted.get("arguments", {})
     if arguments == []:
         return {}  # PHP clients send this for an empty object

@@ -15,9 +15,7 @@ _UTC_TIME = 0x17
 
 
 def end_s(path):
-    """Return the expiry date of the first certificate in a PEM file, in Unix seconds. Raises OSError, and
-    ValueError if there is no valid certificate.
-    """
+    """Return the expiry (Unix seconds) of the first certificate in a PEM file. Raises OSError, ValueError."""
     with open(path, encoding="ascii", errors="replace") as file:
         found = _PEM.search(file.read())
     if found is None:

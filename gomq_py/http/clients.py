@@ -70,9 +70,7 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """Return a new Client for the socket ``connection``; None if too many come from ``host``, and the
-        caller closes the socket.
-        """
+        """Return a new Client for the socket; None if ``host`` has too many: the caller closes the socket."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(

@@ -113,9 +113,7 @@ class Management:
         return Door(shown, listening, partial(self._answer, kind), self._settings, tls, upgrades)
 
     def _answer(self, kind, environ, start_response):
-        """Answer a request to a listener of ``kind``, as a WSGI application. The first request imports the
-        routes. May switch greenlets.
-        """
+        """Answer a WSGI request to a ``kind`` listener. The first loads the routes. May switch greenlets."""
         if kind not in self._apps:
             self._make_app(kind)
         return self._apps.get(kind, _UNAVAILABLE.application)(environ, start_response)
@@ -195,9 +193,7 @@ class Door:
         return self._server.has_room()
 
     def adopt(self, family, descriptor, address):
-        """Serve a client that another node has accepted. ``descriptor`` is the socket's file descriptor,
-        ``family`` its address family.
-        """
+        """Serve a client that another node accepted, by its socket's address family and file descriptor."""
         self._server.adopt(family, descriptor, address)
 
     def abandon(self):

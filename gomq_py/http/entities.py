@@ -27,9 +27,7 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """Return the vhost of this name to a request that changes it. Raises NotAuthorised, and NoSuchObject with
-    RabbitMQ's error text for changes.
-    """
+    """Return a vhost to be changed. Raises NotAuthorised, NoSuchObject (RabbitMQ's text for changes)."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
@@ -62,9 +60,7 @@ def find_queue(vhost_name, name):
 
 
 def queue_to_take_from(vhost_name, name):
-    """Return the queue of this name to a request that gets messages. Raises NotAuthorised, and NoSuchObject
-    with AMQP's error text.
-    """
+    """Return a queue to get messages from. Raises NotAuthorised, or NoSuchObject with AMQP's error text."""
     # RabbitMQ passes these requests to an AMQP channel.
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
@@ -81,9 +77,7 @@ def there_is(kind, one, name, vhost_name):
 
 
 def find_exchange(vhost_name, name):
-    """Return the exchange of this name, or for ``amq.default`` the default one. Raises NoSuchObject,
-    NotAuthorised.
-    """
+    """Return the exchange; ``amq.default`` means the default one. Raises NoSuchObject, NotAuthorised."""
     return _found(find_vhost(vhost_name).exchanges.get(named(name)))
 
 
@@ -94,9 +88,7 @@ def _found(one):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """Return the exchange of this name to a request that publishes. Raises NotAuthorised, and BadRequest with
-    AMQP's error text if the exchange is missing.
-    """
+    """Return an exchange to publish to. Raises NotAuthorised; if missing, BadRequest with AMQP's text."""
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")

@@ -46,9 +46,7 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """Return a list of (number, Change), the changes after ``number``. None if some of them are no longer
-        kept, or if ``number`` is higher than the last.
-        """
+        """Return [(number, Change)] after ``number``; None if some are gone or ``number`` is yet to come."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None

@@ -54,9 +54,7 @@ def _is_form():
 
 
 def check_token(token):
-    """Raise ForeignPage if the request may change something and does not have ``token``, the CSRF token of
-    its session, in its header.
-    """
+    """Raise ForeignPage if a request that may change something lacks its session's CSRF ``token``."""
     given = request.headers.get(TOKEN_HEADER, "")
     if (
         request.method not in READING

@@ -62,9 +62,7 @@ class Rows:
 
 
 class Index:
-    """Caches facts about listed entities for ``interval_s`` seconds, for sorting and filtering. Facts about
-    short lists are read each time.
-    """
+    """Caches facts about entities of long lists for ``interval_s`` seconds, for sorting and filtering."""
 
     def __init__(self, timers, interval_s=5.0, now_s=time.monotonic):
         self._timers = timers

@@ -23,9 +23,7 @@ _files: dict[str, "_File"] = {}
 
 
 class _File:
-    """A file's content, as it is and as gzip (``packed``). ``stamp`` is the file's time and size when it was
-    read; ``tag`` is for the ETag.
-    """
+    """A file's content, plain and as gzip (``packed``). ``stamp``: time and size when read. ``tag``: ETag."""
 
     __slots__ = ("stamp", "octets", "packed", "tag", "content_type")
 

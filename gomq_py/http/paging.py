@@ -20,9 +20,7 @@ MAX_PAGE_SIZE = 500
 
 
 def listing(rows, kind=JSON):
-    """Return the response to a list request: ``rows`` filtered, sorted and paged as the query asks. Raises
-    BadRequest. May switch greenlets.
-    """
+    """Respond with ``rows``, filtered, sorted, paged as asked. Raises BadRequest. May switch greenlets."""
     # JSON is built only for the shown rows, in slices and in their current state; rows deleted by then are
     # left out. Facts for filters and sorting are read once in a statistics interval for all requests
     # (``index``).
@@ -48,9 +46,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """Return (number of rows, their JSON as a list of bytes objects) for the rows at the indexes ``places``.
-    Works in slices. May switch greenlets.
-    """
+    """Return (number, JSON as a list of bytes) of the rows at ``places``, in slices. May switch greenlets."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
     with_histories(len(places))  # from here on: a sort by a rate reads all rows

@@ -71,9 +71,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Put the counters from index ``first`` to ``last`` (exclusive), with details, into the dict
-        ``shape``; return it.
-        """
+        """Put counters with indexes ``first`` to ``last - 1``, with details, into ``shape``; return it."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]

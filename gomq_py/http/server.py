@@ -157,9 +157,7 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. Bytes that the app does not read are discarded; if there are too many, the
-    connection is closed.
-    """
+    """A WSGI request's body. Bytes left unread are discarded; if too many, the connection is closed."""
 
     def __init__(self, handler, asked, most):
         """``asked`` is pywsgi's Input, which sends a 100-continue. At most ``most`` bytes are discarded."""
@@ -398,9 +396,7 @@ class _Server(WSGIServer):
             connection.close()
 
     def _is_own(self, client):
-        """Return whether this node must serve a client, by its first request. Raises OSError. May switch
-        greenlets.
-        """
+        """Return whether a client's first request is for this node. Raises OSError. May switch greenlets."""
         self.clients.allow(client, self._settings.http_request_timeout)
         with self.clients.waiting(client):
             is_own = self._forward.is_own(client.connection)

@@ -360,9 +360,7 @@ def peer_of(one):
 
 
 def address_of(ask):
-    """Return (host, port) from ``ask``, a socket's bound method such as ``getsockname``; ("", 0) for a unix
-    socket or a closed socket.
-    """
+    """Return (host, port) by ``ask``, like ``getsockname`` of a socket; ("", 0) if that is unix or closed."""
     try:
         address = ask()
     except OSError:

@@ -76,9 +76,7 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """Return the number of messages that MQTT clients did not get, in ``totals``, a list of Totals, and on
-    ``connections``. May switch greenlets.
-    """
+    """Sum the messages that MQTT clients did not get, of Totals and connections. May switch greenlets."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 

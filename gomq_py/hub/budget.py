@@ -199,9 +199,7 @@ class Budget:
         return bool(self._waiting)
 
     def _call_next(self):
-        """Called by a timer: resume waiters. Returns True if the timer must call again at once. Does nothing
-        unless a subclass overrides it.
-        """
+        """Resume waiters. True if the timer must call again at once. Does nothing unless overridden."""
 
     def _progress(self, holder, held):
         """Return how many bytes were received or sent for the holder until now, to compute its speed."""
@@ -409,9 +407,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether the consumer may get a copy of ``octets`` bytes now. If not, the consumer waits, and its
-        resume_held() is called later.
-        """
+        """Whether the consumer may get ``octets`` bytes now. If not, its resume_held() is called later."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (

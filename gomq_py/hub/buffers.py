@@ -111,9 +111,7 @@ class HubBuffers:
         return self._scratch
 
     def take_spare(self, is_small):
-        """Lend a bytearray of SMALL_SPARE_OCTETS (``is_small``) or SPARE_OCTETS bytes, to be returned by
-        give_spare().
-        """
+        """Lend a bytearray of SMALL_SPARE_OCTETS (``is_small``) or SPARE_OCTETS bytes until give_spare()."""
         spares = self._small_spares if is_small else self._spares
         if spares:
             return spares.pop()

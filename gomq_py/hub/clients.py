@@ -113,9 +113,7 @@ class Clients:
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Ask all clients to disconnect, and refuse logins. After STOP_TIMEOUT_S, abort the connections that
-        are left. May switch greenlets.
-        """
+        """Disconnect clients, refuse logins; after STOP_TIMEOUT_S, abort the rest. May switch greenlets."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():

@@ -15,9 +15,7 @@ class Shutdown:
         return self._failure is not None
 
     def do(self, step, *arguments, **options):
-        """Call ``step(...)``, and keep its exception for raise_failure(). May switch greenlets, as ``step``
-        does.
-        """
+        """Call ``step(...)``; keep its exception for raise_failure(). May switch greenlets if it does."""
         # An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it
         # ends this step only, so that the listeners, the logs and the lock of the data folder are still
         # closed.

@@ -127,9 +127,7 @@ class SlowTurns(Job):
         self._await(stream.pause_reading("its turn").release, "streams")
 
     def call(self, function):
-        """Call ``function()``, slow work, when there is time: usually at once. The function must not switch
-        greenlets.
-        """
+        """Call the slow ``function()`` when there is time, usually at once. It must not switch greenlets."""
         if self._is_free():
             function()
         else:

@@ -111,9 +111,7 @@ class Confirms:
         return 0
 
     def pass_over(self, p, at, size):
-        """Check and skip the frame at ``p[at]``, a header or body frame of a returned message. Raises
-        UnexpectedFrame.
-        """
+        """Check and skip a returned message's header or body frame at ``p[at]``. Raises UnexpectedFrame."""
         if self.awaits_header:
             if p[at] != 2 or size < 14:
                 raise UnexpectedFrame(f"a frame of type {p[at]} behind basic.return")

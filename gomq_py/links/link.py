@@ -124,9 +124,7 @@ class Link:
         self.wake()
 
     def restart(self):
-        """Settle messages in flight and reconnect, without a back-off. Clears the suspicions against
-        messages.
-        """
+        """Settle messages in flight, clear suspicions against messages, and reconnect without a back-off."""
         if self.has_ended:
             self.start()
         else:
@@ -134,9 +132,7 @@ class Link:
             self.wake()
 
     def pause(self):
-        """Consume no more until ``resume``. Both connections stay open, and received messages are still
-        moved.
-        """
+        """Consume no more until ``resume``. The connections stay open; received messages are still moved."""
         if not self.is_paused:
             self.is_paused = True
             if self._session is not None:

@@ -209,7 +209,5 @@ class Connector:
 
 
 def _changed_at(path: str) -> int:
-    """Return the modification time of the file in ns; 0 for an empty path. Raises OSError if the file is
-    missing.
-    """
+    """Return the file's modification time in ns; 0 for an empty path. Raises OSError if it is missing."""
     return os.stat(path).st_mtime_ns if path else 0

@@ -44,9 +44,7 @@ INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota 
 
 
 def is_final(error, codes):
-    """True if retrying cannot help: a bad URI, a reply code in ``codes``, or a certificate refused for a
-    lasting reason.
-    """
+    """True if retrying cannot help: a bad URI, a reply code in ``codes``, a certificate refused for good."""
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)
         or isinstance(error, ClosedError) and error.reply_code in codes and not AWAY.search(error.reply_text)
@@ -81,9 +79,7 @@ class PoisonDetection:
         self.has_no_room()
 
     def has_no_room(self):
-        """Clear all suspicions and refusals, because the target begins or ends a pause: a lack of room may
-        explain them.
-        """
+        """When the target's pause begins or ends, clear suspicions and refusals: it may have lacked room."""
         self._suspect = None
         self._refused_s = None
         self._large.clear()
@@ -97,9 +93,7 @@ class PoisonDetection:
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a large message, of which the link keeps no copy. Returns True if the message
-        must be rejected at the source.
-        """
+        """Count a refusal of a large message. Returns True if the message must be rejected at the source."""
         # The count is kept here, because the link keeps no copy of a large message, and sends other messages
         # before the source delivers it again.
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))

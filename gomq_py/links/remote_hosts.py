@@ -28,9 +28,7 @@ _ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
 
 
 class HostRefused(OSError):
-    """The settings refuse this address. This is an OSError, so that links retry: the name's address may
-    change.
-    """
+    """The settings refuse this address. An OSError, so links retry: the name may get another address."""
 
 
 class HostRules:
@@ -72,9 +70,7 @@ class HostRules:
         return allowed
 
     def check_literal(self, host: str) -> None:
-        """Raise HostRefused if ``host`` is a refused IP address. The addresses of a name are checked by
-        ``connect``.
-        """
+        """Raise HostRefused if ``host`` is a refused IP address. ``connect`` checks a name's addresses."""
         if is_address(host):
             self.check(host, host)
 
@@ -95,9 +91,7 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """Return a list of the address and the IPv4 addresses embedded in it; only the latter for an IPv4-mapped
-    address.
-    """
+    """Return the address and the IPv4 addresses embedded in it; only the latter if it is IPv4-mapped."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

@@ -178,9 +178,7 @@ class LinkSession:
         self.reader.close()
 
     def fail(self, end, error):
-        """End the session because of ``error`` at ``end``: SOURCE, DESTINATION or OURS. Later calls have no
-        effect.
-        """
+        """End the session because of ``error`` at SOURCE, DESTINATION or OURS. Only the first call counts."""
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
             self.link.poison_detection.alone = self._alone if self.reader.unsettled <= 1 else None
@@ -211,16 +209,12 @@ class LinkSession:
         return may
 
     def room(self):
-        """Return how many messages the next ``walk`` of the relay may read. Also tells the relay whether to
-        compute checksums.
-        """
+        """Return how many messages the relay's next ``walk`` may read; tell it whether to make checksums."""
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
     def taken(self, batch):
-        """Count a LinkBatch that was read, and mark a poison message to be rejected unsent. Raises
-        UnexpectedFrame if nothing was consumed.
-        """
+        """Count a read LinkBatch; mark a poison message to be rejected unsent. Raises UnexpectedFrame."""
         if not self._asked_s:
             raise UnexpectedFrame("a delivery, and nothing is consumed")
         self._room -= batch.count
@@ -282,9 +276,7 @@ class LinkSession:
         self._turn()
 
     def paused(self):
-        """Write the queued output to the source, because the transfer has paused. It is started again if a
-        message can already be read.
-        """
+        """The transfer has paused: write queued output to the source, and go on if a message can be read."""
         # If a message can be taken by now, resume soon.
         self.wire.send_queued()
         reader = self.reader
@@ -293,9 +285,7 @@ class LinkSession:
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
-        """Handle methods of the source that are not deliveries. ``methods``: list of (channel, payload).
-        Raises ClientError, AMQPError.
-        """
+        """Handle non-delivery methods of the source: [(channel, payload)]. Raises ClientError, AMQPError."""
         for channel, payload in methods:
             method = decode_method(payload)
             if not (self._is_asking and isinstance(method, BasicConsumeOk)):
@@ -317,9 +307,7 @@ class LinkSession:
     # called by the writer
 
     def target_methods(self, wire, methods):
-        """Handle methods of the target that are not confirms. ``methods``: list of (channel, payload). Raises
-        ClientError, AMQPError.
-        """
+        """Handle non-confirm methods of the target: [(channel, payload)]. Raises ClientError, AMQPError."""
         for channel, payload in methods:
             self._unsolicited[1].count()
             method = decode_method(payload)
@@ -337,9 +325,7 @@ class LinkSession:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Call ``act()``, in which the writer handles its input, then continue the transfer. An error of
-        ``act`` ends the session.
-        """
+        """Let ``act()`` handle the writer's input, then continue the transfer. Its error ends the session."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.send_queued()
@@ -348,9 +334,7 @@ class LinkSession:
     # private from here on
 
     def _tick_of_answer(self):
-        """Return the seconds left for the answer to basic.consume; None if no answer is awaited. Raises
-        Timeout.
-        """
+        """Return the seconds left for the answer to basic.consume; None if not awaited. Raises Timeout."""
         if not self._is_asking or self._is_held:
             return None
         left_s = self._asked_s + ANSWER_S - time.monotonic()
@@ -359,9 +343,7 @@ class LinkSession:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that has confirmed nothing for STALL_S. The session goes on: the target may just be
-        slow.
-        """
+        """Report a target without a confirm for STALL_S, but go on: the target may just be slow."""
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(

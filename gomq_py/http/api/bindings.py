@@ -1,6 +1,4 @@
-"""/api/bindings: lists, creates and deletes bindings. Their URLs have the source, the destination and the
-properties key.
-"""
+"""/api/bindings: lists, creates and deletes bindings. A URL has source, destination and properties key."""
 from urllib.parse import quote
 
 from flask import Blueprint

@@ -75,9 +75,7 @@ def follow_changes():
 
 
 def resumed_at():
-    """Return the number in the header ``Last-Event-ID``, the last event that a reconnecting browser received;
-    None if it is missing or invalid.
-    """
+    """Return the number ``Last-Event-ID``, the last event a browser received; None if missing or invalid."""
     number = number_in(request.headers.get("Last-Event-ID", ""))
     return None if number is None or number < 0 else number
 

@@ -47,8 +47,6 @@ def forget_node(name):
 
 
 def change(what, *arguments):
-    """Carry out an operator's request about the cluster, such as "adopt", and return an answer without a
-    body. Raises ClusterError if the request is refused.
-    """
+    """Carry out an operator's request, such as "adopt". Returns an empty answer. Raises ClusterError."""
     node().change_cluster(what, *arguments)
     return no_content()

@@ -1,6 +1,4 @@
-"""/api/definitions: exports and imports the broker's definitions (users, vhosts, queues, policies and the
-like) as JSON in the form of RabbitMQ and LavinMQ.
-"""
+"""/api/definitions: exports and imports users, vhosts, queues etc. as JSON like RabbitMQ's and LavinMQ's."""
 from collections import Counter, deque
 from functools import partial
 from urllib.parse import quote

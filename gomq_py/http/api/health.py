@@ -154,9 +154,7 @@ def health_of_protocol(protocol):
 @blueprint.get("/api/health/checks/certificate-expiration/<within>/<unit>")
 @access(MANAGEMENT)
 def health_of_certificates(within, unit):
-    """Check that no TLS listener's certificate expires within this number of days, weeks, months or years;
-    503 if one does.
-    """
+    """503 if a TLS listener's certificate expires within this number of days, weeks, months or years."""
     number = number_in(within)
     if number is None or number < 0:
         raise BadRequest("Invalid expiration value.")
@@ -174,9 +172,7 @@ def health_of_certificates(within, unit):
 
 
 def certificates():
-    """Yield (TLS listener as JSON, Unix seconds at which its certificate expires) of each. The seconds are 0
-    if the certificate cannot be read.
-    """
+    """Yield (TLS listener as JSON, expiry of its certificate in Unix seconds, or 0 if it cannot be read)."""
     path = node().settings.tls_cert
     if not path:
         return

@@ -72,9 +72,7 @@ def _browsed(queue):
 
 
 def passed_over(browser, count):
-    """Skip ``count`` messages of a queue browser. Return False if the queue has fewer, otherwise True. May
-    switch greenlets.
-    """
+    """Skip ``count`` messages of a queue browser. Return whether there were enough. May switch greenlets."""
     while count:
         passed = browser.skip(count, SKIP_SLICE)
         if passed == 0:
@@ -156,9 +154,7 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Move messages, or copy them if ``keep``, and wait for the end. Return a response with the counts. May
-    switch greenlets.
-    """
+    """Move messages, or copy them if ``keep``, then respond with the counts. May switch greenlets."""
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None

@@ -73,9 +73,7 @@ def per_object():
 
 
 def detailed():
-    """Return the metric families that ``family`` names, for the vhosts that ``vhost`` names; without
-    ``vhost``, for all vhosts.
-    """
+    """Return the metric families named by ``family``, for the vhosts named by ``vhost``, or else for all."""
     families, own = Families(node(), _prefix(), "detailed", inner="detailed_"), OwnFamilies(node())
     links = LinkFamilies(node())
     vhosts = request.args.getlist("vhost") or None

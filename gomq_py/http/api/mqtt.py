@@ -35,18 +35,14 @@ def _sessions(vhosts):
 
 
 def _subscriptions(sessions):
-    """Yield (subscription, session, VHost) of each subscription of ``sessions``, pairs of (session, VHost).
-    May switch greenlets.
-    """
+    """Yield (subscription, session, VHost) of ``sessions``, pairs (session, VHost). May switch greenlets."""
     for session, vhost in sessions:
         for subscription in paced(list(session.subscriptions.values()), LOOK):
             yield subscription, session, vhost
 
 
 def _session(vhost_name, client_id):
-    """Return (session, VHost) of the MQTT session of this client id. Raises NoSuchObject if there is none, or
-    if the user may not see it.
-    """
+    """Return (session, VHost). Raises NoSuchObject if there is no such session or the user may not see it."""
     vhost = find_vhost(vhost_name)
     session = administration.find_session(vhost, client_id)
     if MONITORING not in g.tags and session.owner != g.user.identity:

@@ -17,9 +17,7 @@ SHOVEL = "shovel"
 
 
 def _described(vhost, component, name):
-    """Return a parameter as JSON; None if there is none. A parameter that has no effect also has the fields
-    ``state`` and ``reason``.
-    """
+    """Return a parameter as JSON; None if missing. One without effect also has ``state`` and ``reason``."""
     there = vhost.parameters
     if (component, name) not in there:
         return None
@@ -35,9 +33,7 @@ def _described(vhost, component, name):
 @blueprint.get("/api/parameters/<component>/<vhost>")
 @access(POLICYMAKER)
 def list_parameters(component=None, vhost=None):
-    """Return the parameters of one component or of all, in one vhost or in all. Policies are listed at
-    /api/policies.
-    """
+    """Return the parameters of one or all components, in one or all vhosts. Policies are at /api/policies."""
     return listing(sliced([
         (there, owner, name) for there in vhosts_named(vhost) for owner, name in there.parameters
         if owner != POLICY and component in (None, owner)
@@ -152,9 +148,7 @@ def delete_global_parameter(name):
 
 
 def set_value(put, framed=str):
-    """Call ``put`` with the field ``value`` of the request's body. If it raises ValueError, raise BadRequest
-    with the text ``framed(error)``.
-    """
+    """Call ``put`` with the body's ``value``. If it raises ValueError, raise BadRequest(framed(error))."""
     value = body(required=("value",))["value"]
     try:
         put(value)

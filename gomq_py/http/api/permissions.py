@@ -110,9 +110,7 @@ def get_topic_permissions(vhost, user):
 @blueprint.put("/api/topic-permissions/<vhost>/<user>")
 @access(ADMINISTRATOR)
 def put_topic_permission(vhost, user):
-    """Limit the routing keys that the user may use at a topic ``exchange``. ``write`` (to publish) and
-    ``read`` (to bind) are regular expressions.
-    """
+    """Limit a user's routing keys at a topic exchange by the regexes ``write`` (publish), ``read`` (bind)."""
     holder = _holder(user, vhost)
     wanted = body(required=("exchange", "write", "read"))
     exchange, write, read = (text_of(wanted, key) for key in ("exchange", "write", "read"))

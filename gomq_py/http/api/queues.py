@@ -108,9 +108,7 @@ def put_queue(vhost, name):
 @blueprint.delete("/api/queues/<vhost>/<name>")
 @access(MANAGEMENT)
 def delete_queue(vhost, name):
-    """Delete the queue; with ``?if-unused=true`` only if it has no consumers, with ``?if-empty=true`` only if
-    it has no messages.
-    """
+    """Delete the queue. ``?if-unused=true``: only if without consumers. ``?if-empty=true``: only if empty."""
     find_queue(vhost, name)
     queues.delete(
         caller(vhost), name, if_unused=request.args.get("if-unused") == "true",

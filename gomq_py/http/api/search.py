@@ -187,7 +187,5 @@ def _text(wanted, key):
 
 
 def _globbed(text):
-    """Return a compiled pattern for a text with the wildcards ``*`` and ``?``; None for None. A run of ``*``
-    becomes one, so that matching stays fast.
-    """
+    """Return a pattern for the wildcards ``*`` and ``?``; None for None. Joins runs of ``*``, for speed."""
     return None if text is None else re.compile(fnmatch.translate(re.sub(r"\*+", "*", text)), re.DOTALL)

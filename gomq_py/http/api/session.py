@@ -16,9 +16,7 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """Return the User whose name and password, or token, is in the Authorization header or in the body. May
-    switch greenlets.
-    """
+    """Return the User whose credentials are in the Authorization header or the body. May switch greenlets."""
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
@@ -37,9 +35,7 @@ def _authenticate():
 @blueprint.post("/api/session")
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
-    """Log in: set the session's cookie, and return the token that later requests must send as
-    ``X-CSRF-Token`` if they change something.
-    """
+    """Log in: set a cookie, and return the token that changing requests must send as ``X-CSRF-Token``."""
     _end_all_given()  # the browser drops their cookies with this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)

@@ -51,9 +51,7 @@ def get_stream(vhost, name):
 @blueprint.get("/api/streams/<vhost>/<name>/segments")
 @access(ANYBODY)
 def list_segments(vhost, name):
-    """Return the stream's segments, oldest first, each with its offsets, its number of messages and its
-    readable octets.
-    """
+    """Return the stream's segments, oldest first: offsets, message count and readable octets of each."""
     stream = find_stream(vhost, name)
     parts = [
         {key: part[key] for key in (
@@ -119,9 +117,7 @@ def _peeked(cursor, look):
 @blueprint.get("/api/streams/<vhost>/<name>/offset")
 @access(ANYBODY)
 def find_offset(vhost, name):
-    """Return the offset of the first message at or after ``timestamp`` (Unix ms); without such a message, the
-    offset that the next message will get.
-    """
+    """Return the offset of the first message since ``timestamp`` (Unix ms), or of the next one to come."""
     stream = find_stream(vhost, name)
     if "timestamp" not in request.args:
         raise BadRequest("timestamp is missing: Unix milliseconds")
