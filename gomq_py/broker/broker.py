@@ -208,9 +208,7 @@ class Broker:
         self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
     def _finish_moves(self, shutdown):
-        """End all transfers of messages and wait for the disk, so that no message remains in two queues. May
-        switch greenlets.
-        """
+        """End all transfers and wait for the disk, so no message is in two queues. May switch greenlets."""
         for move in list(self.moves):
             shutdown.do(move.close)
         for vhost in self.vhosts.values():

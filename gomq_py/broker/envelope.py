@@ -75,9 +75,7 @@ class BasicEnvelope(Envelope):
         return expiration_ms(self._decoded.expiration)
 
     def more_keys(self):
-        """Return the keys in CC and BCC, each once. Entries other than strings are ignored, as in
-        RabbitMQ.
-        """
+        """Return the keys in CC and BCC, each once. Ignores entries other than strings, as RabbitMQ does."""
         headers = self._decoded.headers
         given = []
         for name in (EXTRA_KEYS, SECRET_KEYS):

@@ -35,17 +35,13 @@ def check_not_reserved(kind, name, prefixes=()):
 
 
 def check_length(kind, name):
-    """Raise PreconditionFailed for a name over 255 bytes, which no AMQP client could send. ``kind``: the word
-    for the entity in the error text.
-    """
+    """Raise PreconditionFailed for a name over AMQP's 255 bytes. ``kind``: what it names, for the error."""
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} bytes")
 
 
 def fits_short_string(text):
-    """Return True if the encoded text has at most 255 bytes. False for text that cannot be encoded: JSON may
-    hold half a surrogate pair.
-    """
+    """Return True if the encoded text fits in 255 bytes; False for half a surrogate pair (from JSON)."""
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS_MAX
     except UnicodeEncodeError:

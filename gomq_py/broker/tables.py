@@ -41,9 +41,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """Return which limit a table, array or JSON value exceeds, such as "nested deeper than 32
-        (max_table_depth)"; None if it keeps the limits.
-        """
+        """Return which limit a value exceeds, as in "nested deeper than 32 (max_table_depth)", or None."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -67,9 +65,7 @@ class TableLimits:
                 raise Malformed(f"field table {fault}")
 
     def check_table(self, what, table):
-        """Raise PreconditionFailed if a table exceeds the limits or a frame, or cannot be encoded. ``what``:
-        the name of the table in the error text.
-        """
+        """Raise PreconditionFailed if a table exceeds the limits or cannot be encoded. ``what``: its name."""
         if not table:
             return
         fault = self.fault_of(table)
@@ -95,9 +91,7 @@ class TableLimits:
             )
 
     def check_json(self, what, value):
-        """Raise ValueError if a JSON value exceeds the limits, or holds invalid text, infinity or NaN.
-        ``what``: the name of the value in the error text.
-        """
+        """Raise ValueError for JSON over the limits or with bad text, infinity or NaN. ``what``: its name."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")
@@ -109,9 +103,7 @@ class TableLimits:
 
 
 def check_numbers(what, value):
-    """Raise ValueError if a JSON value has integers of more than 64 bits, which some readers refuse.
-    ``what``: the name of the value in the error text.
-    """
+    """Raise ValueError if JSON has integers over 64 bits: some readers refuse them. ``what``: its name."""
     if any(
         isinstance(item, int) and not isinstance(item, bool) and not is_integer(item)
         for item in _leaves(value)

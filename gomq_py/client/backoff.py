@@ -28,8 +28,7 @@ class Backoff:
         self.factor = factor
 
     def wait_s(self, attempt: int) -> float | None:
-        """Return the seconds to wait before retry number ``attempt`` (from 1), or None if no retry is left.
-        """
+        """Return the seconds to wait before retry ``attempt`` (from 1), or None if no retry is left."""
         if self.retries is not None and attempt > self.retries:
             return None
         return self.longest_s(attempt) * (1 - self.jitter * random.random())

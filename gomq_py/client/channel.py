@@ -104,8 +104,7 @@ class Channel:
     # Life
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the channel and wait for the broker's answer. Does nothing if the channel is closed already.
-        """
+        """Close the channel and wait for the broker's answer. Does nothing if it is closed already."""
         if self.error is not None:
             return
         self.send(ChannelClose(reply_code=reply_code, reply_text=reply_text))
@@ -116,9 +115,7 @@ class Channel:
         self.connection.forget(self)
 
     def flow(self, active: bool) -> bool:
-        """Ask the broker to stop (``active`` False) or restart deliveries on this channel. Returns the new
-        state as the broker reports it: True if it delivers.
-        """
+        """Ask the broker to stop (``active`` False) or restart deliveries. Returns True if it delivers."""
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges
@@ -127,9 +124,7 @@ class Channel:
         self, exchange: str, type: str = "direct", passive: bool = False, durable: bool = False,
         auto_delete: bool = False, internal: bool = False, arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Create an exchange, or check that the existing one has these values. ``passive``: only check that
-        the exchange exists.
-        """
+        """Create an exchange or, if it exists, check its values. ``passive``: only check that it exists."""
         self.call(ExchangeDeclare(
             exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete,
             internal=internal, arguments=arguments or {},
@@ -141,9 +136,7 @@ class Channel:
     def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Bind the exchange ``destination`` to the exchange ``source``, which then routes matching messages
-        to it.
-        """
+        """Bind exchange ``destination`` to exchange ``source``, which then routes matching messages to it."""
         self.call(ExchangeBind(
             destination=destination, source=source, routing_key=routing_key, arguments=arguments or {},
         ), ExchangeBindOk)
@@ -232,9 +225,7 @@ class Channel:
         self, exchange: str, routing_key: str, body: bytes | str,
         properties: Properties | bytes | None = None, mandatory: bool = False, immediate: bool = False,
     ) -> bytes:
-        """Return the encoded frames of one publish, without sending them, for a caller that sends the frames
-        of many publishes in one write.
-        """
+        """Return a publish's frames as bytes, unsent, for a caller that sends many publishes in one write."""
         if properties is None:
             properties = NO_PROPERTIES
         elif not isinstance(properties, (bytes, bytearray, memoryview)):
@@ -247,8 +238,7 @@ class Channel:
             self.id, properties, body, self.connection.frame_max)
 
     def confirm_select(self) -> None:
-        """Enter confirm mode: later publishes are numbered from 1, and the broker confirms or refuses each.
-        """
+        """Enter confirm mode: publishes are numbered from 1, and the broker confirms or refuses each."""
         self.call(ConfirmSelect(), ConfirmSelectOk)
         self.confirming = True
 
@@ -305,9 +295,7 @@ class Channel:
         self.consumers.pop(consumer_tag, None)
 
     def next_delivery(self, timeout_s: float | None = None) -> Delivery | None:
-        """Wait for a delivery and return it; None after ``timeout_s`` (None: no limit). For channels whose
-        consumers have no callbacks.
-        """
+        """Wait for a delivery; None after ``timeout_s`` (None: no limit). For channels without callbacks."""
         try:
             self._wait(lambda: self.deliveries, timeout_s)
         except Timeout:
@@ -337,8 +325,7 @@ class Channel:
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
     def recover_async(self, requeue: bool = True) -> None:
-        """Ask the broker to requeue all unsettled deliveries of this channel, without waiting for an answer.
-        """
+        """Ask the broker to requeue the channel's unsettled deliveries, without waiting for an answer."""
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method
@@ -371,9 +358,7 @@ class Channel:
     # Called by the connection.
 
     def handle_frame(self, kind: int, payload: bytes) -> None:
-        """Handle one frame that was received for this channel. ``kind``: the frame type. Raises AMQPError or
-        Malformed if the broker violates the protocol.
-        """
+        """Handle one received frame, of type ``kind``. Raises AMQPError or Malformed for protocol errors."""
         incoming = self._incoming
         if kind == FRAME_METHOD and incoming is None:
             method = decode_method(payload)

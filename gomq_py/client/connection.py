@@ -127,9 +127,7 @@ class Connection(Stream):
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the connection and its channels by connection.close. Does nothing if the connection is closed
-        already. May switch greenlets.
-        """
+        """Close the connection and its channels by connection.close, if still open. May switch greenlets."""
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))
@@ -149,9 +147,7 @@ class Connection(Stream):
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
     def take_over(self) -> bytes:
-        """Let the caller itself read and write the socket until ``give_back``. Returns the bytes that were
-        received and not handled yet.
-        """
+        """Let the caller use the socket until ``give_back``. Returns bytes received but not handled yet."""
         return self._reader.take_rest()
 
     def release(self) -> tuple[bytes, Any]:
@@ -175,9 +171,7 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel: Channel) -> None:
-        """Record that the broker has closed ``channel``. The channel's next call, or the next ``drain``,
-        raises its error.
-        """
+        """Record that the broker closed ``channel``: its next call or the next ``drain`` raises its error."""
         self.forget(channel)
         self._failed.append(channel)
 

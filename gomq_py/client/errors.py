@@ -33,9 +33,7 @@ class ClosedError(ClientError):
         return copy
 
     def is_same(self, other: "ClosedError | None") -> bool:
-        """Return whether both errors report the same closing of a channel or connection: one is a copy of the
-        other, or both are copies of a third.
-        """
+        """Return whether both errors are of the same closing of a channel or connection (see ``again``)."""
         return other is not None and (self._first or self) is (other._first or other)
 
 
@@ -48,9 +46,7 @@ class ChannelClosed(ClosedError):
 
 
 class Timeout(ClientError, TimeoutError):
-    """The broker did not answer in time. The channel must not be used again, because a late answer may be
-    taken for the answer to a later call.
-    """
+    """The broker did not answer in time. Do not use the channel again: a later call may get the answer."""
 
 
 class NotConfirmed(ClientError):
@@ -58,8 +54,7 @@ class NotConfirmed(ClientError):
 
 
 class Refused(NotConfirmed):
-    """The broker refused a message by basic.nack or an MQTT reason code, for example because a queue is full.
-    """
+    """The broker refused a message by basic.nack or MQTT reason code, for example because a queue is full."""
 
 
 class Unroutable(NotConfirmed):

@@ -98,9 +98,7 @@ class Link:
         return self.connection is not None
 
     def start(self) -> Self:
-        """Start the thread, wait until it has connected, and return the Link. Raises the last error if all
-        attempts fail.
-        """
+        """Start the thread; return self when it has connected. Raises the last error if all attempts fail."""
         self._thread.start()
         self._settled.wait()
         if self.has_ended:
@@ -121,9 +119,7 @@ class Link:
             self._thread.join(timeout_s)
 
     def abort(self) -> None:
-        """Cut the connection without a close handshake, and let the thread end. The broker requeues unsettled
-        deliveries.
-        """
+        """Cut the connection without a close handshake; end the thread. Unsettled deliveries are requeued."""
         self._closing = True
         connection = self.connection
         if connection is not None:
@@ -132,9 +128,7 @@ class Link:
         self._wake()
 
     def is_own_thread(self) -> bool:
-        """Return whether the calling thread is the link's, or serves the connection in its place (``serve``).
-        Such a thread must not wait for the link.
-        """
+        """Return True if this thread is the link's or is in ``serve``: then it must not wait for the link."""
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
@@ -197,16 +191,13 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> None:
-        """Let the link's thread call ``function(*args)`` after ``seconds``. Only this thread may call
-        ``call_later``.
-        """
+        """Let the link's thread call ``function(*args)`` after ``seconds``. Only it may call this."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
 
     def worked(self) -> None:
-        """Reset the count of failed attempts, because the connection was useful. Only for the link's thread.
-        """
+        """Reset the count of failed attempts: the connection was useful. Only for the link's thread."""
         self._attempts.worked()
 
     # The rest is private, and runs in the link's thread.
@@ -297,9 +288,7 @@ class Link:
             self._on_down(error)
 
     def _wait_for_next(self):
-        """Wait before the next attempt to connect. Returns None, or the last error if there will be no
-        further attempt.
-        """
+        """Wait before the next attempt to connect. Returns None, or the last error if none will follow."""
         error = self.error
         if self._closing:
             return error
@@ -327,9 +316,7 @@ class Link:
         return max(0.0, min(rest_s, self._timers[0][0] - time.monotonic())) if self._timers else rest_s
 
     def _do_posted(self, woken):
-        """Run the posted functions and the due timers. ``woken``: first read the wakeup socket, which has
-        input.
-        """
+        """Run posted functions and due timers. ``woken``: first read the wakeup socket, which has input."""
         if woken:
             with contextlib.suppress(BlockingIOError, InterruptedError):  # an earlier call emptied it
                 self._woken.recv(64)

@@ -43,9 +43,7 @@ class Session:
         self._last_identifier = 0
 
     def next_identifier(self) -> int:
-        """Return a packet identifier that no unacknowledged publish uses. Raises ValueError if all are in
-        use.
-        """
+        """Return a packet identifier of no unacknowledged publish. Raises ValueError if all are in use."""
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
             if self._last_identifier not in self.outgoing:
@@ -219,8 +217,7 @@ class MQTTClient(Stream):
     def acknowledge(
         self, message: PublishPacket, reason_code: int = 0, properties: dict[str, Any] | None = None,
     ) -> None:
-        """Send PUBACK (QoS 1) or PUBREC (QoS 2) for a received message. Only needed with ``automatic=False``.
-        """
+        """Send PUBACK (QoS 1) or PUBREC (QoS 2) for a message. Only needed with ``automatic=False``."""
         kind = PubackPacket if message.qos == 1 else PubrecPacket
         self.send_packet(kind(
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
@@ -230,9 +227,7 @@ class MQTTClient(Stream):
         self._answer(PingrespPacket)
 
     def disconnect(self, reason_code: int = 0, properties: dict[str, Any] | None = None) -> None:
-        """Send DISCONNECT and close the socket. A second call does nothing. With reason code 0x04 the server
-        publishes the will.
-        """
+        """Send DISCONNECT and close the socket, if open. With code 0x04 the server publishes the will."""
         if self.error is not None:
             return
         try:
@@ -268,9 +263,7 @@ class MQTTClient(Stream):
         raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
 
     def take_over(self) -> bytes:
-        """Let the caller itself read and write the socket until ``give_back``. Returns the bytes that were
-        received and not handled yet.
-        """
+        """Let the caller use the socket until ``give_back``. Returns bytes received but not handled yet."""
         octets = bytes(self._reader.buffer)
         self._reader.buffer.clear()
         return octets

@@ -163,9 +163,7 @@ class Publisher:
             _end(message, error)
 
     def _came_back(self, message, returned):
-        """Return an Unroutable error if the broker has returned this message, otherwise None. Removes the
-        message from ``returned``.
-        """
+        """If the broker has returned this message, remove it from ``returned`` and return an Unroutable."""
         exchange, routing_key, body, _ = message.arguments
         for each in returned:
             if (each.exchange, each.routing_key, each.body) == (exchange, routing_key, body):

@@ -70,9 +70,7 @@ class Stream:
         raise NotImplementedError
 
     def feed(self, octets: bytes) -> None:
-        """Pass received bytes to the protocol's parser. ``dispatch`` then handles the complete frames or
-        packets.
-        """
+        """Pass received bytes to the parser. ``dispatch`` then handles the complete frames or packets."""
         raise NotImplementedError
 
     def dispatch(self) -> bool:
@@ -102,8 +100,7 @@ class Stream:
         return self._transport.socket.fileno()
 
     def due_in(self) -> float | None:
-        """Return the seconds until a heartbeat is due or the broker counts as lost; None without heartbeats.
-        """
+        """Return the seconds until a heartbeat is due or the broker counts as lost; None: no heartbeats."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
@@ -113,9 +110,7 @@ class Stream:
         return self._last_sent + self.interval_s / 2
 
     def cork(self) -> None:
-        """Hold back output, to send it with one system call. It is sent by ``uncork``, before the next wait
-        for an answer, or when it reaches 64 KiB.
-        """
+        """Hold back output, for one system call, until ``uncork``, the next wait for an answer, or 64 KiB."""
         self._corked = True
 
     def uncork(self) -> None:
@@ -125,9 +120,7 @@ class Stream:
             self.send(b"")
 
     def uncork_ready(self) -> bool:
-        """Send the output that ``cork`` held back as far as the socket takes it without waiting. Returns
-        False if ``uncork`` must send the rest.
-        """
+        """Send what ``cork`` held back, without waiting. Returns False if ``uncork`` must send the rest."""
         self._corked = False
         try:
             if self._outgoing:

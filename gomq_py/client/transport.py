@@ -58,18 +58,14 @@ class Transport:
         return sock
 
     def send(self, octets: bytes | memoryview) -> int:
-        """Send as many bytes as the socket takes without waiting. Returns their count, perhaps 0. Raises
-        OSError.
-        """
+        """Send as many bytes as the socket takes at once. Returns their count, perhaps 0. Raises OSError."""
         try:
             return self.socket.send(octets)
         except self._would_block:
             return 0
 
     def receive(self, count: int = 65536) -> bytes | None:
-        """Return up to ``count`` received bytes; None if none have arrived, b"" if the peer has closed.
-        Raises OSError.
-        """
+        """Return up to ``count`` bytes; None if none are there, b"" if the peer closed. Raises OSError."""
         try:
             return self.socket.recv(count)
         except self._would_block:

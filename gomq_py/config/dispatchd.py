@@ -20,9 +20,7 @@ class DispatchdError(ValueError):
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Set options in ``settings`` from dispatchd's JSON text. Return warnings, a list of texts. ``place``:
-    the file's name, for errors. Raises DispatchdError.
-    """
+    """Set ``settings`` from dispatchd's JSON. Return warnings. ``place``: the file. Raises DispatchdError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:

@@ -523,9 +523,7 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """Return the error text for a wrong value given at ``place``; secrets are not shown. ``error``: of the
-    option's kind, says which values are valid.
-    """
+    """Return the error text for a wrong value at ``place``, without secrets. ``error`` says what is valid."""
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 
@@ -542,9 +540,7 @@ class Settings:
     """The values of all options, as attributes (``settings.amqp_port``), and where each was given."""
 
     def __init__(self, **values: Any):
-        """Set the options ``values``, {attribute name: value}, and the others to their defaults. Raises
-        TypeError for an unknown name.
-        """
+        """Set options by attribute name, others to their defaults. Raises TypeError for an unknown name."""
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
         self.origins: dict[str, str] = {}
@@ -580,9 +576,7 @@ class Settings:
         raise AttributeError(f"no such setting: {name}")
 
     def set(self, attribute: str, value: Any, origin: str) -> None:
-        """Set an option. ``origin``: where the value was given, such as "--port" or "gomq.ini:3". Raises
-        TypeError for an unknown name.
-        """
+        """Set an option given at ``origin`` ("--port", "gomq.ini:3"). Raises TypeError for unknown names."""
         if attribute not in BY_ATTRIBUTE:
             raise TypeError(f"no such setting: {attribute}")
         setattr(self, attribute, value)

@@ -163,9 +163,7 @@ def _is_hash(text: str) -> bool:
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
-    """Return the Settings that a broker started here without flags would have. Configuration that cannot be
-    read or is wrong is ignored.
-    """
+    """Return the Settings of a broker run here without flags. Ignores wrong or unreadable configuration."""
     settings = Settings()
     try:
         path = config_path(None, environment)

@@ -136,9 +136,7 @@ class ClientLogin(Lane):
         raise NotImplementedError
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit the event of a login, unless it failed because the broker stops. ``outcome``: "success" or
-        "failure". ``error``: the failure's text.
-        """
+        """Emit a login's event: "success" or, unless the broker is stopping, "failure" with ``error``."""
         events, key = self.broker.events, f"user.authentication.{outcome}"
         if not events.is_heard(key) or error and self.clients.is_closing:
             return

@@ -55,9 +55,7 @@ _FORMS: list = [None] * 256
 
 
 def register(form):
-    """Use this Form for messages of ``form.kind``, instead of an earlier Form. Raises ValueError for BASIC,
-    and for a kind that cannot be stored.
-    """
+    """Use this Form for ``form.kind``, not an earlier one. Raises ValueError for BASIC or a kind over 255."""
     if not BASIC < form.kind < 256:
         raise ValueError(f"content of kind {form.kind} needs no form, or cannot be stored")
     _FORMS[form.kind] = form

@@ -62,9 +62,7 @@ def examine(api, version):
 
 
 def _follower(api, refused):
-    """Yield Findings about a follower, which answers only /api/cluster. Raise ``refused``, the error of
-    another request, if the node is no follower.
-    """
+    """Yield Findings about a follower, which answers only /api/cluster. Raise ``refused`` if it is none."""
     try:
         figures = api.get("cluster")
     except APIError:

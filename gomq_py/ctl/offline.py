@@ -31,9 +31,7 @@ class FolderError(Exception):
 
 @contextlib.contextmanager
 def held_folder(root):
-    """Context manager: locks a data folder against a broker. Raises FolderError if ``root`` is no data
-    folder, or a broker uses it.
-    """
+    """Context manager: locks a data folder against a broker. Raises FolderError if it is none, or in use."""
     if not os.path.isdir(root):
         raise FolderError(f"{root} is not a folder")
     try:

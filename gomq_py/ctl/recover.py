@@ -164,9 +164,7 @@ def _set_aside(folder, ids, vhosts):
 
 
 def _content_of(folder):
-    """Return (number of unacknowledged messages in a folder, Counter of routing keys). The keys are of
-    messages that were published to the default exchange.
-    """
+    """Return (number of unacknowledged messages, Counter of routing keys used with the default exchange)."""
     count, keys = 0, Counter()
     for inner, _, names in os.walk(folder):
         for path in (os.path.join(inner, name) for name in names if name.startswith("msgs.")):

@@ -71,9 +71,7 @@ def recover(session, folder, queue):
 
 
 def _check_room(target, source):
-    """Raise APIError if the length limits of the queue ``target`` leave too little room for the messages of
-    the queue ``source``. Both are dicts from the API.
-    """
+    """Raise APIError if limits of ``target`` leave too little room for ``source``, queues from the API."""
     policy = target.get("effective_policy_definition") or {}
     for limit in LIMITS:
         field, unit = _LIMITED.get(limit.setting, ("", ""))

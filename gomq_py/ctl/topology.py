@@ -46,9 +46,7 @@ def restart_vhost(session):
 
 
 def object_of(text, what):
-    """Return the JSON object in a text of the command line, a dict. ``what``: the text's name for errors.
-    Raises click.BadParameter.
-    """
+    """Parse a JSON object of the command line. ``what``: its name for errors. Raises click.BadParameter."""
     try:
         value = json.loads(text)
         # 1e400 is read as infinity, which is no JSON for the broker

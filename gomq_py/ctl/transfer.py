@@ -61,9 +61,7 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Return a decorator that gives a command the options for another broker, called ``place`` in their help.
-    The command's second argument is that broker's API.
-    """
+    """Decorator: adds options for another broker (``place`` in help); passes its API as second argument."""
 
     def decorate(function):
         @click.option("--from", "source", required=True, metavar="URI",

@@ -137,9 +137,7 @@ def of_blocked(count):
 
 
 def of_link(kind, vhost, name, state, error):
-    """Return a Finding if the link ``name`` does not run, otherwise None. ``kind``: such as "shovel".
-    ``state``, ``error``: texts from the API.
-    """
+    """Return a Finding if the link ``name`` does not run, otherwise None. ``kind``: such as "shovel"."""
     if state not in ("error", "terminated", "stopped"):
         return None
     return Finding(
@@ -182,9 +180,7 @@ class QueueChecks:
                 "its consumer may hang: give the message back or close the channel")
 
     def look_at_aside(self, name, count, reasons):
-        """Judge a queue by its messages that were set aside because they could not be moved. ``count``: their
-        number. ``reasons``: why, texts.
-        """
+        """Judge a queue with ``count`` messages set aside, as they could not be moved. ``reasons``: why."""
         if count:
             why = ", ".join(sorted(map(str, reasons))[:MANY])
             self._add(

@@ -35,9 +35,7 @@ class Difference:
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
-        """Take two exports. ``paced(entries)``: iterates over entries, with pauses if it likes. ``is_whole``:
-        False for exports of a single vhost.
-        """
+        """Take two exports. ``paced(entries)`` iterates, may pause. ``is_whole``: False for one vhost."""
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
@@ -106,9 +104,7 @@ class Difference:
             }
 
     def _acts(self, kind, entry):
-        """Return True if an entry makes the broker act by itself, as a shovel or federation does. ``kind``:
-        the list that has the entry.
-        """
+        """Return True if an entry of the list ``kind`` acts by itself, as a shovel or federation does."""
         if kind == "policies":
             return self._has_upstreams and not set(ACTING).isdisjoint(entry.get("definition") or {})
         return kind == "parameters" and entry.get("component") in ACTING

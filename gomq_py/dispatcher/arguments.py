@@ -42,9 +42,7 @@ def type_of(value):
 
 
 def convert(type_name, value):
-    """Return a value converted to the named type. Raises BadArgument, to whose text the caller adds the
-    argument's name.
-    """
+    """Convert a value to the named type. Raises BadArgument, to which the caller adds the argument's name."""
     checks = _CHECKS.get(type_name) if isinstance(type_name, str) else None
     if checks is None:
         raise BadArgument(f"unknown type {shown(type_name)}: {', '.join(_CHECKS)} are known")
@@ -65,15 +63,12 @@ def brief(text, most=60):
 
 
 def on_one_line(text):
-    """Return the text shortened, for a log line. If it has line breaks or control characters, return its
-    repr.
-    """
+    """Return the text shortened for a log line, as its repr if it has line breaks or control characters."""
     return brief(text) if text.isprintable() else shown(text)
 
 
 def text_of(error, most=1000):
-    """Return an error's text, at most ``most`` characters and valid in UTF-8, even if its ``__str__`` raises.
-    """
+    """Return an error's text, of at most ``most`` characters and valid UTF-8, even if ``__str__`` raises."""
     try:
         return _writable(brief(str(error), most))
     except Exception as fault:  # a faulty class of the task must not stop the settlement

@@ -162,9 +162,7 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write ``state`` to the health file atomically or, without a connection, delete the file. A failure
-        is only logged.
-        """
+        """Write ``state`` to the health file atomically; delete it if not connected. Only logs failures."""
         # So a probe can check whether it exists and how old it is.
         path = Path(self._options.health_file)
         try:
@@ -207,9 +205,7 @@ def _reload_for_ever(arguments):
 
 
 def _sources():
-    """Return {path: modification time in ns} of all .py files below the current folder, except in hidden
-    folders.
-    """
+    """Return {path: modification time in ns} of .py files below the current folder, except in hidden ones."""
     found = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [each for each in folders if not each.startswith(".") and each != "__pycache__"]

@@ -38,9 +38,7 @@ class Copies:
         self.futures: set = set()  # of copies in flight
 
     def cancel(self):
-        """Cancel all unconfirmed copies, because the connection is lost and the broker redelivers the
-        originals.
-        """
+        """Cancel unconfirmed copies, because the connection is lost: the broker redelivers the originals."""
         for future in list(self.futures):
             future.cancel()
 

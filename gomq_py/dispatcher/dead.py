@@ -98,9 +98,7 @@ def _name_of(delivery):
 
 
 def _error_of(headers):
-    """Return the name of the error, from a header by the worker, or else the broker's reason for
-    dead-lettering.
-    """
+    """Return the error's name from the worker's header, or else the broker's reason for dead-lettering."""
     deaths = headers.get("x-death")
     first = deaths[0] if isinstance(deaths, list) and deaths else None
     error = headers.get(wire.ERROR_HEADER) or (first.get("reason") if isinstance(first, dict) else None)

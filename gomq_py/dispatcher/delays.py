@@ -57,18 +57,14 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """Return (exchange, headers) for publishing a task that is to run in ``delay_s`` seconds. ``unique``:
-        duplicates of this text are dropped.
-        """
+        """Return (exchange, headers) for a task to run in ``delay_s``. ``unique``: duplicates are dropped."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}
         return self._delayed, headers
 
     def place_schedule(self, schedule):
-        """Return (exchange, headers) for publishing a task that the broker sends at each time of the
-        schedule.
-        """
+        """Return (exchange, headers) for a task that the broker sends at each time of the schedule."""
         return self._delayed, {SCHEDULE_HEADER: schedule}
 
     def prepare(self, channel, delay_s):
@@ -86,9 +82,7 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Declare nothing: ``prepare`` declares the queue for each delay. Raises NotSupported if ``unique_s``
-        is given.
-        """
+        """Declare nothing: ``prepare`` declares a queue per delay. Raises NotSupported for ``unique_s``."""
         self._there.clear()
         if unique_s is not None:
             raise _not_unique()
@@ -141,8 +135,7 @@ def left_s(headers, clock=time.time):
 
 
 def delays_of(server_properties, exchange):
-    """Return a BrokerDelays if the broker's server properties are those of gomq-py, otherwise a QueueDelays.
-    """
+    """Return a BrokerDelays if the server properties are gomq-py's, otherwise a QueueDelays."""
     # Not by the product, which says RabbitMQ: docs/decisions/0004.
     platform = server_properties.get("platform", "")
     platform = platform.decode("utf-8", "replace") if isinstance(platform, bytes) else str(platform)

@@ -29,8 +29,7 @@ class NotDelivered(DispatcherError):
 
 
 class ServiceDisconnected(NotDelivered):
-    """There is no connection to the broker, or the broker did not answer in time. It may have got the task.
-    """
+    """There is no connection to the broker, or no answer in time. The broker may have got the task."""
 
 
 class TaskTimeout(DispatcherError, TimeoutError):

@@ -1,6 +1,4 @@
-"""Metrics: serves workers' counters to Prometheus. Only this module of the task queue imports
-prometheus_client.
-"""
+"""Metrics: serves workers' counters to Prometheus. In the task queue, only this imports prometheus_client."""
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -31,9 +31,7 @@ class Pace:
         self._is_planned = False
 
     def begin(self, runner: Any, invocation: Any) -> None:
-        """Let the runner begin the invocation, at once or when its time comes. With ``interval_s`` 0 raises
-        the runner's error.
-        """
+        """Let the runner begin the invocation, now or when due. Raises its error if ``interval_s`` is 0."""
         if not self._interval_s:
             self._start(runner, invocation)
             return

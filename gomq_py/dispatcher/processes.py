@@ -92,9 +92,7 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, a fork that a task made, after the task's function has returned or raised ``error``
-    in it.
-    """
+    """End this process, forked by a task, after the task's function has returned or raised ``error``."""
     # Only the parent may go on as a worker, because connection and pipe are the parent's.
     code = 0
     with contextlib.suppress(Exception):
@@ -141,9 +139,7 @@ def _portable(fault):
 
 
 def _leave_signals_to(parent):
-    """Make this process ignore SIGINT and SIGTERM, which its parent handles, and end with the parent.
-    ``parent``: the parent's process id.
-    """
+    """Ignore SIGINT and SIGTERM, which the parent handles, and end with it. ``parent``: its process id."""
     # The task then returns to the queue and must not run twice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler, because an ignored signal would be inherited by programs that the task starts.

@@ -72,9 +72,7 @@ class RemoteControl:
         self._channels: list[Channel] = []
 
     def up(self, connection: Connection) -> None:
-        """Over a new connection, read the stream of revoked ids, then consume its later entries and the
-        inspect requests.
-        """
+        """On a new connection, read the stream of revoked ids, then consume new ones and inspect requests."""
         if not self._channels:
             self._attempt(connection, self._follow, "revoked tasks run")
             self._attempt(connection, self._listen, "workers cannot be inspected")
@@ -227,9 +225,7 @@ def inspect(
 
 
 def _answer(body):
-    """Return the decoded answer of a worker process; None if it has another form, because another program
-    sent it.
-    """
+    """Decode a worker process's answer. Returns None for other forms, which other programs may send."""
     if len(body) > _LONGEST_ANSWER:
         return None
     try:

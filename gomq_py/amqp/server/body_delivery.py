@@ -117,9 +117,7 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS of the message to the socket ``fileno``. Returns the number of bytes
-        written. Raises OSError. Does not call ``send``.
-        """
+        """Write about SLICE_OCTETS to ``fileno`` without ``send``. Returns the byte count. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:

@@ -158,9 +158,7 @@ class Channel(HotChannel):
     # modes
 
     def choose_lane(self):
-        """Set ``slow``: False if the compiled FastLane may handle this channel's publishes and acks. Also
-        sets ``tracing``.
-        """
+        """Set ``tracing``, and ``slow``: False if the compiled FastLane may handle publishes and acks."""
         self.tracing = self.vhost.tracing
         self.slow = (
             self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None

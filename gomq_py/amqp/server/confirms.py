@@ -20,9 +20,7 @@ _PAYLOAD_SIZE = 13
 
 
 def confirm_select(channel, method):
-    """confirm.select: number and confirm all later publishes. Does nothing in confirm mode. Raises
-    PreconditionFailed in tx mode.
-    """
+    """Enter or stay in confirm mode: number and confirm publishes. Raises PreconditionFailed in tx mode."""
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     channel.start_confirming()

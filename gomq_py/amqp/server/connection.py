@@ -102,9 +102,7 @@ class Connection(ClientConnection):
     # its login
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """Serve the client after its login. ``has_rest``: True if bytes behind connection.open have been read
-        already.
-        """
+        """Serve the client after its login. ``has_rest``: bytes after connection.open were read already."""
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)

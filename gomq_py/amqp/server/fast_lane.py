@@ -507,9 +507,7 @@ class HotChannel:
         self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):
-        """Watch for overdue deliveries, because a queue of this channel has a consumer timeout. Channel
-        overrides this.
-        """
+        """Watch for overdue deliveries, because a queue has a consumer timeout. Channel overrides this."""
 
     def trace_delivery(self, message, queue_name, added):
         """Report ``message`` to the vhost's tracing. Called before a delivery if ``tracing`` is set. Channel

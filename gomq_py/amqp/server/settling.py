@@ -69,9 +69,7 @@ def was_returned(channel, delivery_tag, multiple, how):
 
 
 def apply(channel, delivery_tag, multiple, how):
-    """Ack, reject or requeue messages at once. Returns False, without any effect, for an unknown tag. Not
-    for channels in tx mode.
-    """
+    """Ack, reject or requeue at once, not in tx mode. Returns False, without effect, for an unknown tag."""
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
     return channel.reject(delivery_tag, multiple, 0 if how == REJECT else how)

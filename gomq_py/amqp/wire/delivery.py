@@ -31,9 +31,7 @@ GROWTH_BYTES = 29
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
-    """Return the size in bytes of a delivery's frames. ``prefix_length``: size of the ``prefix`` of
-    write_delivery().
-    """
+    """Return the size in bytes of a delivery's frames. ``prefix_length``: as in write_delivery()."""
     # 3 frames with 8 octets around each, delivery tag and redelivered (9), class, weight and body size (12).
     size = 2 * FRAME_OVERHEAD + prefix_length + 9 + routing_length + 12 + properties_length
     if body_length:

@@ -136,9 +136,7 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """The hash ring: maps hashes of 32 bits to destinations. Where destinations have equal points, the first
-    in order of names counts.
-    """
+    """The hash ring: maps 32-bit hashes to destinations. At equal points, the first by name counts."""
 
     def __init__(self):
         # part number: (sorted points, indexes of their names, number of each point within its name)
@@ -237,9 +235,7 @@ def _points(name, first, last):
 
 
 class Jump:
-    """Jump hash: maps hashes to buckets. Each destination, in order of names, has as many buckets as its
-    weight.
-    """
+    """Jump hash: maps hashes to buckets. Each destination, in order of names, has ``weight`` buckets."""
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)

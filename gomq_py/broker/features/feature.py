@@ -16,9 +16,7 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``. With ``kind`` it takes a value of this type; otherwise it
-    stands for the constant ``value``.
-    """
+    """A flag of ``gomq-py-ctl create_queue``, with a value of type ``kind``; if None, means ``value``."""
 
     name: str
     help: str

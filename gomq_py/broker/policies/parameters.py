@@ -88,9 +88,7 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """Register a component's ``handler``, and apply the values that ``vhosts`` have, except waiting
-        ones.
-        """
+        """Register a component's ``handler``, and apply the values in ``vhosts``, except waiting ones."""
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):

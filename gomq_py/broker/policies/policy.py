@@ -155,9 +155,7 @@ class InForce:
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """Merge the two policies. ``without``: keys to leave out, because they have no meaning for the entity
-        or exceed the setter's rights.
-        """
+        """Merge both policies. ``without``: omits keys useless to the entity or forbidden to the setter."""
         self.policy = policy
         self.operator_policy = operator_policy
         definition = dict(policy.definition) if policy is not None else {}

@@ -9,9 +9,7 @@ from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """The limits of one queue, one attribute for each row of SETTINGS; None: not set. Times are in ms;
-    ``max_bytes`` counts the bytes of bodies.
-    """
+    """The limits of a queue, named as in SETTINGS; None: unset. Times in ms; ``max_bytes`` counts bodies."""
 
     __slots__ = tuple(row.setting for row in SETTINGS)
 
@@ -43,9 +41,7 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if a setting that the queue itself applies is set. Consumer timeouts, message groups, and a
-        stream's age and segment size are applied elsewhere.
-        """
+        """True if a setting is set that the queue itself applies (``by_queue`` of the rows in SETTINGS)."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

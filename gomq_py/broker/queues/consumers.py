@@ -221,9 +221,7 @@ class QueueGuard:
         """Drop messages with a TTL of 0 from the head. Called before basic.get or counting ready messages."""
 
     def peek(self, message):
-        """Drop expired messages, and fill ``message`` with the next one to deliver. Returns False if no
-        message can be shown.
-        """
+        """Drop expired messages; fill ``message`` with the next. Returns False if none can be delivered."""
         return False
 
     def enforce(self):

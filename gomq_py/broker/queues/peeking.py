@@ -26,9 +26,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Count a failed delivery of the next message, as if it had been delivered and requeued. Does nothing if
-    the queue has no delivery limit.
-    """
+    """Count the next message as delivered and requeued. Does nothing if the queue has no delivery limit."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

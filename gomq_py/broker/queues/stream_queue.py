@@ -149,9 +149,7 @@ class StreamQueue(queue.Queue):
             self.acked += 1
 
     def requeue(self, location):
-        """Settle a delivery that a client returns. As in RabbitMQ, the consumer only regains credit, and does
-        not get the message again.
-        """
+        """Settle a delivery that a client returns. As in RabbitMQ, credit comes back, but not the message."""
         # Clients can read a message again by its offset. If the consumer has gone, the channel is closing:
         # the message was not processed, and the stored position stays.
         if self.closed:
@@ -230,9 +228,7 @@ class StreamQueue(queue.Queue):
                 self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
 
     def turn(self):
-        """Deliver to consumers with credit that have not read to the end, then apply retention. Returns the
-        count of bytes written.
-        """
+        """Deliver unread messages to consumers with credit; apply retention. Returns the count of bytes."""
         if (
             self.ring is not None and self.ring.ready >= READERS
             and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)

@@ -94,9 +94,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Return the cost of the messages skipped since the last call, filtered out or damaged, in bytes: it
-        counts like bytes delivered.
-        """
+        """Return the cost of messages skipped (filtered, damaged) since the last call, as bytes delivered."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost

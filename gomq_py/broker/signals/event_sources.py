@@ -23,9 +23,7 @@ def _alarm(reason):
 
 
 class UserEvents:
-    """Callback that emits events about users. Call it with each record of the users' log, before that is
-    applied.
-    """
+    """Callback: emits events about users. Call it with each record of the users' log before applying it."""
 
     def __init__(self, events, users):
         self._events = events

@@ -34,9 +34,7 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Queue a line for publishing. Drops a line that is logged while lines are published, and lines of
-        other threads, which must not touch the scheduler.
-        """
+        """Queue a line for publishing, unless logged while publishing or outside the scheduler's thread."""
         if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:

@@ -116,9 +116,7 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder is not the one of boot time, otherwise lift it. ``identity``:
-        that of the folder now, None if it is gone.
-        """
+        """Raise an alarm, or lift it if the data folder's ``identity`` (None: gone) is that of boot time."""
         # Messages would be lost.
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")

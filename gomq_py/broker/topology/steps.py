@@ -15,9 +15,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Job that calls ``step()`` until it returns False, despite errors. Events that the steps cause name the
-    user who began the job.
-    """
+    """Job that calls ``step()`` until it returns False, despite errors. Its events name who began the job."""
 
     def __init__(self, name, step, events):
         super().__init__()

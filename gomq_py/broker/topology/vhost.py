@@ -216,9 +216,7 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return these destinations, found earlier, as a list. Leaves out queues deleted since, and has the
-        present objects of queues reopened since.
-        """
+        """Return these earlier destinations, without deleted queues and with reopened queues' new objects."""
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 

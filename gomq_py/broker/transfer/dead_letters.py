@@ -602,9 +602,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """Return the list of a message's x-death entries with this death. Its entry comes first; if there was one
-    for the same queue and reason, its count is increased.
-    """
+    """Return the x-death entries, this death's first: new, or that of its queue and reason counted up."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:

@@ -37,9 +37,7 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def check_own(caller, queue, source, routing_key):
-    """Check that the caller may create the queue and bind it to ``source`` with this key. Raises
-    AccessRefused, NoPermission.
-    """
+    """Check the rights to create the queue and bind it to ``source``. Raises AccessRefused, NoPermission."""
     caller.access.check_configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 

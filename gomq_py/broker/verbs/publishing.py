@@ -144,9 +144,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Do the same as prepare() with an Exchange instead of a name. The caller has the right to write to it,
-    which is not checked again.
-    """
+    """Do as prepare() with an Exchange instead of its name. The right to write to it is not checked again."""
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -212,18 +210,14 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Count a message that the fast path could not finish, because a destination answered LATER. Returns its
-    Publication.
-    """
+    """Count a message for which a destination answered LATER to the fast path. Returns its Publication."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
-    """Note the result of a publish in the Publication, and count the publish. ``taken``, ``somebody_took``:
-    as in Publication.
-    """
+    """Note a publish's result in the Publication, and count it. ``taken``, ``somebody_took``: as there."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
