@@ -62,9 +62,7 @@ def le64(p, i):
 
 
 def copy(target, target_at, source, source_at, count):
-    """Copy ``count`` bytes of ``source``, from offset ``source_at`` on, to offset ``target_at`` of
-    ``target``. The two ranges must not overlap.
-    """
+    """Copy ``count`` bytes from offset ``source_at`` to ``target_at``. The two ranges must not overlap."""
     target[target_at:target_at + count] = source[source_at:source_at + count]
 
 
@@ -78,9 +76,7 @@ def same(a, a_at, b, b_at, count):
 
 
 def crc32c(seed, p, start, count):
-    """Return the CRC-32C of ``count`` bytes of ``p``, from offset ``start`` on. ``seed``: the CRC of the
-    bytes before, or any start value.
-    """
+    """Return the CRC-32C of ``p[start:start + count]``. ``seed``: the CRC so far, or any start value."""
     return _crc32c(memoryview(p)[start:start + count], seed)
 
 

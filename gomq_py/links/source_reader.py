@@ -68,9 +68,7 @@ class SourceReader(Source):
     # called by the transfer
 
     def take(self, message):
-        """Return the next LinkBatch; None if no message has arrived or may be read now. Does not use
-        ``message``.
-        """
+        """Return the next LinkBatch, or None if no message came or may be read now. ``message`` is unused."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -146,9 +144,7 @@ class SourceReader(Source):
         return self._rewalk and self._probe is None
 
     def has_held(self):
-        """True if a refused delivery is still unsettled at the source, although later deliveries may be
-        settled.
-        """
+        """True if a refused delivery is still unsettled at the source, though later ones may be settled."""
         return bool(self._held)
 
     def forget_refusals(self):
@@ -196,9 +192,7 @@ class SourceReader(Source):
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the session after an unexpected error, which was logged. Returns False, so that the transfer
-        stops.
-        """
+        """End the session after an unexpected error, already logged. Returns False to stop the transfer."""
         self._owner.fail("link", error)
         return False
 
@@ -243,9 +237,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """Return the LinkBatch that the relay has written. Of the pieces of a large message only the last has
-        a count.
-        """
+        """Return the LinkBatch that the relay has written. Only a large message's last piece has a count."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -385,9 +377,7 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Return how many bytes a link of this account may keep now. A link that keeps as many must stop
-        reading.
-        """
+        """Return how many bytes a link of this account may keep now. At this limit it must stop reading."""
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS

@@ -83,9 +83,7 @@ class TargetWriter(Target):
         self._session = CLOSED
 
     def when_safe(self, callback):
-        """Call ``callback(None)`` once all messages sent so far are safe, or ``callback(error)`` if some were
-        refused.
-        """
+        """Call ``callback(None)`` once all sent messages are safe, ``callback(error)`` if any is refused."""
         self._waiting.append((self.sent(), callback))
         self.answer_waiting()
 
@@ -103,9 +101,7 @@ class TargetWriter(Target):
             self._is_answering = False
 
     def sent(self):
-        """Return the number of the last message sent. It is settled once ``reached`` returns this number or
-        more.
-        """
+        """Return the last sent message's number. It is settled once ``reached`` returns this or more."""
         return self.confirms.following - 1
 
     def reached(self):
@@ -113,9 +109,7 @@ class TargetWriter(Target):
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """Move refused publishes up to number ``mark`` to ``refused``, and return an error for them; None if
-        there are none.
-        """
+        """Move refused numbers up to ``mark`` to ``refused``. Returns an error for them; None without any."""
         # A second call with the same mark after a refusal returns the same error, so that a pause follows
         # before refused messages are sent again.
         numbers = self.confirms.refused
@@ -136,9 +130,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: the channel is in confirm mode. ``queue``: as in
-    links.ends.TargetEnd.
-    """
+    """Publishes to a broker. ``is_confirmed``: in confirm mode. ``queue``: as in links.ends.TargetEnd."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -238,9 +230,7 @@ class WireTargetWriter(TargetWriter):
         return kept
 
     def _walk(self, end):
-        """Parse the first ``end`` bytes of the shared buffer. Calls the callbacks that are due, and passes
-        methods other than confirms to the session.
-        """
+        """Parse ``end`` bytes of input: call due callbacks, pass methods except confirms to the session."""
         confirms = self.confirms
         while True:
             done = confirms.walk(self._buffers.input, end)

@@ -41,9 +41,7 @@ _SECRET_CHARACTERS_LEAST = 4
 
 
 def told(error: Any, uri: str) -> str:
-    """Return the error text that users see for one end of a link, without the secrets in ``uri``, that end's
-    URI.
-    """
+    """Return the error text that users see for one end of a link, without the secrets in its ``uri``."""
     text = explained(error)
     try:
         link_uri = uris.parse(uri, uris.DESTINATIONS)

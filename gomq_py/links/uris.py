@@ -121,9 +121,7 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """Return a URI for logs and operators, without login and query. An HTTP path, which may be a key, is
-    hidden.
-    """
+    """Return a URI for logs and operators, without login, query and an HTTP path (which may be a key)."""
     if not uri:
         return ""
     parts = urlsplit(uri)
@@ -145,9 +143,7 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """Return a copy of the TLS options, in which files have full paths. Raises URIError for files not in
-    ``tls_folder``.
-    """
+    """Return a copy of TLS options, with full file paths. Raises URIError for files not in ``tls_folder``."""
     options = dict(options)
     for key in FILES:
         if key in options:
@@ -158,9 +154,7 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """Return the full path of a file below ``folder``. Raises URIError, whose text names ``key``, not the
-    path.
-    """
+    """Return the full path of a file below ``folder``. Raises URIError, which names ``key``, not the path."""
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:

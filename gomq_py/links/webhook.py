@@ -260,9 +260,7 @@ class Poster:
         return path + self._uri.path
 
     def _headers(self, message: Any) -> list[tuple[str, bytes]]:
-        """Return the header fields of a message's request, as a list of (name, value). Raises
-        RefusedByTarget.
-        """
+        """Return (name, value) header fields for a message's request. Raises RefusedByTarget."""
         table = _headers_of(message)
         headers = [*self._fixed, ("Content-Length", b"%d" % len(message.body))]
         properties = message.properties
@@ -328,9 +326,7 @@ class WebhookTargetWriter(TargetWriter):
         return self._posting is None
 
     def send(self, item, message):
-        """Collect the message, or piece of one, in ``item`` (a LinkBatch). Post the message once it is
-        complete.
-        """
+        """Collect ``item``, a LinkBatch of one message or a piece of one, and post a complete message."""
         item.first_number = self.confirms.following
         keep = self._session.reader.keep_octets
         if not item.is_sent:
@@ -426,9 +422,7 @@ def field_value(value: Any) -> bytes | None:
 
 
 def retry_after_s(text: str) -> float:
-    """Return the seconds of a Retry-After, a number or a date (RFC 9110 §10.2.3), at most RETRY_AFTER_MOST_S;
-    0 if invalid.
-    """
+    """Return the seconds of a Retry-After (RFC 9110 §10.2.3), at most RETRY_AFTER_MOST_S; 0 if invalid."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:10]), RETRY_AFTER_MOST_S)
@@ -463,9 +457,7 @@ def _headers_of(message: Any) -> dict[str, Any]:
 
 
 def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """Return header fields for the publisher's headers, as a list of (name, value). Leaves out headers that
-    HTTP forbids, and names that only this module may set.
-    """
+    """Return header fields for the publisher's headers, except what HTTP forbids or only this module sets."""
     fields: list[tuple[str, bytes]] = []
     room = HEADERS_OCTETS_MAX
     for name, value in table.items():

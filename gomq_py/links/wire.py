@@ -76,9 +76,7 @@ class Wire:
         return self._pending is not None and not self.is_closed and self._pending() > 0
 
     def receive_into(self, view):
-        """Read into ``view``. Returns the number of bytes, 0 if none have arrived. Raises ConnectionClosed,
-        OSError.
-        """
+        """Read bytes into ``view``. Returns their count, 0 if none came. Raises ConnectionClosed, OSError."""
         try:
             count = self._receive_into(view)
         except _NOT_NOW:
@@ -125,9 +123,7 @@ class Wire:
             0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
 
     def part(self):
-        """Close the connection by a handshake, which the peer must complete within PARTING_S. May switch
-        greenlets.
-        """
+        """Close the connection by a handshake of at most PARTING_S. May switch greenlets."""
         self._stop_watching()
         if self.is_closed:
             return

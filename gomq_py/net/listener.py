@@ -239,9 +239,7 @@ class Listener:
             self._path_id = None
 
     def has_room_for(self, address: Any) -> bool:
-        """Return False if a client that another node has accepted must wait, because too many connections
-        are pending (not logged in yet).
-        """
+        """Return False if a client accepted by another node must wait, as too many are not logged in yet."""
         return self._socket.fileno() < 0 or not self._must_wait(host_of(address))
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
@@ -475,9 +473,7 @@ def host_of(address: Any) -> str:
 
 
 def login_host(connection: Any, host: str) -> str:
-    """Return the address to which a client's logins are attributed: ``login_host`` of its WebSocket, or else
-    ``host``.
-    """
+    """Return the address to attribute a client's logins to: its WebSocket's ``login_host``, else ``host``."""
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 

@@ -109,9 +109,7 @@ class Output:
             self._send_pending()
 
     def room_to_fill(self):
-        """Return how many bytes of the shared output buffer may be filled for one send_filled(): more for a
-        peer that reads fast.
-        """
+        """Return how many output buffer bytes to fill for one send_filled(): more if the peer reads fast."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets

@@ -79,9 +79,7 @@ class Proxies:
         self._timeout_s = timeout_s
 
     def may_announce(self, address: Any) -> bool:
-        """Whether a peer at this address may send a PROXY header. If not, client_of() does not switch
-        greenlets.
-        """
+        """Whether this peer may send a PROXY header. If not, client_of() does not switch greenlets."""
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:

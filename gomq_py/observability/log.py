@@ -43,9 +43,7 @@ def logger(source: str) -> Logger:
 
 
 def message_of(record: LogRecord) -> str:
-    """Return a record's message, escaped and cut to MESSAGE_MAX characters. It is kept in the record for
-    other handlers.
-    """
+    """Return a record's message, escaped and cut to MESSAGE_MAX characters. It is kept for other handlers."""
     made = record.__dict__.get("gomq_py_message")
     if made is None:
         text = record.getMessage()

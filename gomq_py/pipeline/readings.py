@@ -49,9 +49,7 @@ def read_schema(path):
 
 
 def from_toml(path, make, what=""):
-    """Parse a TOML file, and return ``make(content)``. Raises OptionError with a text that begins with
-    ``what`` and the path.
-    """
+    """Return ``make(content)`` of a TOML file. Raises OptionError, with ``what`` and the path in front."""
     try:
         with open(path, "rb") as file:
             return make(tomllib.load(file))

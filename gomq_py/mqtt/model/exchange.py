@@ -58,8 +58,7 @@ class MQTTExchange(Exchange):
                     f"invalid arg '{key}' for a binding from {entity}: it is for subscriptions over MQTT")
 
     def filter_fault(self, topic_filter):
-        """Return an error text if an unshared topic filter is malformed or has too many levels; otherwise "".
-        """
+        """Return an error text if an unshared topic filter is malformed or has too many levels; else ""."""
         fault = topic_filter_fault(topic_filter)
         if fault:
             return fault
@@ -68,9 +67,7 @@ class MQTTExchange(Exchange):
         return ""
 
     def room_fault(self, topic_filter):
-        """Return an error text if a valid, unshared topic filter would make matching too costly; otherwise
-        "".
-        """
+        """Return an error text if a valid, unshared topic filter would make matching too costly; else ""."""
         if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
             return ""
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)

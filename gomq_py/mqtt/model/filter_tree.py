@@ -60,9 +60,7 @@ class Arrangements:
         self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Return whether, with another filter of these levels, ``costly_levels`` is unchanged or at most
-        ``most``.
-        """
+        """Return whether a filter of these levels would keep ``costly_levels`` as is or at most ``most``."""
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
@@ -269,8 +267,7 @@ class FilterSet:
 
 
 def _reach(there, targets):
-    """Add ``there``, the destinations of a node (a dict or a single one), to the dict ``targets``, as keys.
-    """
+    """Add a node's destinations ``there`` (a dict or a single one) to the dict ``targets``, as keys."""
     if isinstance(there, dict):
         targets.update(there)
     else:

@@ -72,8 +72,7 @@ class Interest:
         return one
 
     def in_own(self):
-        """Return the Interest in messages that the client itself published: without No Local subscriptions.
-        """
+        """Return the Interest in the client's own publishes: without No Local subscriptions."""
         return self if self.own is None else self.own
 
 
@@ -127,9 +126,7 @@ class Interests:
         self.session = self.filters = None
 
     def find(self, at, start, length):
-        """Return the Interest in the topic whose routing key is ``at[start:start + length]``. ``at``: a
-        buffer.
-        """
+        """Return the Interest in the topic with this routing key: ``at[start:start + length]``, a buffer."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
         key = octets.part(at, start, length)
@@ -169,9 +166,7 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """Return the cached Interest for these filters (a tuple), without a topic. It is copied for each
-        topic.
-        """
+        """Return the cached Interest for a tuple of filters, without a topic. It is copied for each topic."""
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}

@@ -97,9 +97,7 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message, as durably as put() stores. Returns False if the store is closed or the
-        key has no message.
-        """
+        """Delete a key's message, as durably as put() stores. Returns False if closed or the key has none."""
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:

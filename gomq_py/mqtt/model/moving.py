@@ -16,8 +16,7 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Rewrites the records of a QoS2Records that are in segments before ``oldest``, some sessions per slice.
-    """
+    """Rewrites records of a QoS2Records that are in segments before ``oldest``, some sessions per slice."""
 
     name = "writing QoS 2 identifiers anew"
 
@@ -121,7 +120,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Return False, as ``concerns`` of when_safe(): a failed flush of stores does not concern the
-    definitions.
-    """
+    """Return False, as ``concerns`` of when_safe(): a failed flush of stores does not concern definitions."""
     return False

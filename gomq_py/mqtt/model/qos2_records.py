@@ -265,9 +265,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.scheduler.touch(self)
 
     def again(self, kept_at):
-        """Append a copy of a record, to free its old segment. Returns the copy's location, or ``kept_at`` if
-        there is no copy.
-        """
+        """Copy a record to free its old segment. Returns the copy's location; ``kept_at`` if none is made."""
         if self.store is None or self.failed or not self.store.read(kept_at, self.shown):
             return kept_at
         shown, place = self.shown, self.shown.properties_at

@@ -125,9 +125,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """Return (whether all destinations have an Entry's message, encoded log positions of the copies
-        found).
-        """
+        """Return (whether each destination has an Entry's message, encoded log positions of found copies)."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:

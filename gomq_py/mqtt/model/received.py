@@ -122,14 +122,11 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def _had(self, identifier):
-        """Return the encoded log positions of a message that is partly stored or waits for files; otherwise
-        b"".
-        """
+        """Return encoded log positions of a message that is partly stored or waits for files; else b""."""
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
-        """Return whether some destinations lack the identifier's message, so that the client must repeat it.
-        """
+        """Return whether destinations lack the identifier's message, so that the client must repeat it."""
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
@@ -163,9 +160,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Note that the message of begin() is stored. ``queues``: the destinations to flush before PUBREC, or
-        None.
-        """
+        """Note that begin()'s message is stored. ``queues``: destinations to flush before PUBREC, or None."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -209,9 +204,7 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """Return the encoded log positions of the message of begin() in the ``destinations`` that have stored
-        it.
-        """
+        """Return encoded log positions of begin()'s message in the ``destinations`` that have stored it."""
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 

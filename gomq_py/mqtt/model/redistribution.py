@@ -80,9 +80,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Return whether clients acknowledge this message, that is, it has QoS 1 or 2. False for a replay.
-    ``about``: its describe().
-    """
+    """Return whether clients acknowledge a message: not at QoS 0, not a replay. ``about``: its describe()."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

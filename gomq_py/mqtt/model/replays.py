@@ -89,9 +89,7 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages within the time slice ``clock``. Returns True if the subscription's
-        filter matches no further topic.
-        """
+        """Replay up to ``room`` messages in a time slice. Returns True if no matching topic is left."""
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
@@ -124,8 +122,7 @@ class Replay(Job):
         return 1
 
     def _destination(self, subscription):
-        """Return the queue or other destination for this subscription, or None if the subscription has ended.
-        """
+        """Return the queue or other destination for this subscription; None if the subscription has ended."""
         session = self._session
         if session.subscriptions.get(subscription.topic_filter) != subscription:
             return None

@@ -121,9 +121,7 @@ class Retained(KeyedStore):
         return self._last, self._moves
 
     def came_at(self, location):
-        """Return the arrival number of the message at ``location``, which orders messages and survives a
-        rewrite.
-        """
+        """Return a message's arrival number, which orders messages and survives a rewrite."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
@@ -202,9 +200,7 @@ class Retained(KeyedStore):
         self.vhost.scheduler.start(self._expiring)
 
     def expire_some(self, clock):
-        """Delete expired messages until the time slice ``clock`` is over. Returns whether more may have
-        expired.
-        """
+        """Delete expired messages within the time slice ``clock``. Returns whether more may have expired."""
         message = Message()
         now_ms = self.vhost.timers.now_ms()
         while not self.closed:
@@ -243,9 +239,7 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def makes_wait(self, replay, last):
-        """Return whether a message with an arrival number up to ``last`` waits. If so, end() resumes the
-        replay.
-        """
+        """Return whether messages with arrival number up to ``last`` wait. end() then resumes the replay."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last

@@ -268,9 +268,7 @@ class Sent:
         return self.awaits_one
 
     def known(self, location, timestamp_ms):
-        """Return the packet identifier with which an earlier connection sent the queue's next message, or 0.
-        The message is at ``location``, with ``timestamp_ms``.
-        """
+        """Return the packet identifier by which an earlier connection sent the queue's next message, or 0."""
         # Entries of messages that are no longer in the queue are dropped on the way.
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
@@ -286,9 +284,7 @@ class Sent:
         return 0
 
     def is_owed(self, message):
-        """Return whether this queued message was sent at QoS 2, so that it must be sent again with its
-        identifier.
-        """
+        """Return whether this queued message was sent at QoS 2; if so, it is resent with its identifier."""
         if self.before is None:
             if self.is_connected:
                 return False
@@ -419,9 +415,7 @@ class Sent:
         return found
 
     def _place_of(self, message):
-        """Return the index in ``before`` of a message that an earlier connection sent at QoS 2; -1 for any
-        other.
-        """
+        """Return the index in ``before`` of a message that an earlier connection sent at QoS 2; else -1."""
         location = message.location
         place = bisect_left(self.places, location)
         while place < len(self.before) and self.places[place] == location:
@@ -432,16 +426,12 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Return whether the message with this timestamp, at the row's location, may be the message that was
-        sent.
-        """
+        """Return whether a message with this timestamp, at the row's location, may be the one sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """Return the low 32 bits of the time (Unix ms) when a row's message was stored; 0: any message may
-        match.
-        """
+        """Return the low 32 bits of the time (Unix ms) when a row's message was stored; 0: any may match."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):

@@ -60,9 +60,7 @@ class Subscription:
             self.identifier)
 
     def arguments(self):
-        """Return the binding's arguments: QoS, and options that are not default. Equal arguments share a
-        dict.
-        """
+        """Return the binding's arguments: QoS and non-default options. Equal arguments share a dict."""
         return _arguments(*self._values()[1:])
 
 
@@ -203,17 +201,13 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Return whether the client may receive messages that were queued before it unsubscribed from their
-        topic.
-        """
+        """Return whether the client may get messages of a topic that were queued before it unsubscribed."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
 
     def sent_from(self, queue):
-        """Return the session's Sent (messages in flight to the client). The first call makes it for this
-        queue.
-        """
+        """Return the Sent (messages in flight to the client). The first call makes it for this queue."""
         if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
             self.sent.doubts = self.is_doubtful
@@ -255,9 +249,7 @@ class Session:
             self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
-        """Have the session's SharedSubscriptions replaced, because the last messages of this queue may be
-        lost.
-        """
+        """Have the SharedSubscriptions replaced, because the last messages of this queue may be lost."""
         if self.queue is queue:
             self._sessions.queue_failed(self)
 

@@ -11,8 +11,7 @@ QOS2_STORE = "mqtt.inflight"
 
 
 def kept_arguments(octets, overflow):
-    """Return queue arguments for a limit of ``octets`` bytes and an overflow behaviour; {} for 0 (no limit).
-    """
+    """Return queue arguments for a limit of ``octets`` and an overflow behaviour; {} for 0 (no limit)."""
     if not octets:
         return {}
     # Explicit only if unusual: a policy may set another overflow, and an argument would override it.

@@ -35,9 +35,7 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store a message that the session's own client published, with the flag OWN, unless No Local
-        excludes it.
-        """
+        """Store a publish of the session's own client, with the flag OWN, unless No Local excludes it."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
@@ -50,8 +48,7 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """Return whether a message may be dropped: not after its delivery at QoS 2 has begun [MQTT-4.3.3-7].
-        """
+        """Return whether a message may be dropped: not after its delivery at QoS 2 began [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
@@ -59,9 +56,7 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """Return the approximate size, in the store's files, of the ready messages and of ``message`` (or
-        None).
-        """
+        """Return the approximate size in files of the ready messages and of ``message`` (or None)."""
         counted = self.store.ready_octets()
         if message is None:
             return counted

@@ -164,9 +164,7 @@ class Sessions:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
     def filter_fault(self, topic_filter, levels_max):
-        """Return an error text if a client cannot subscribe to a well-formed filter, shared or not; otherwise
-        "".
-        """
+        """Return error text if a client cannot subscribe to a well-formed filter, shared or not; else ""."""
         if is_shared(topic_filter):
             fault = shared_fault(topic_filter)  # a client of 3.x may send a faulty one
             if fault:

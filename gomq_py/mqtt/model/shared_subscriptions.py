@@ -39,9 +39,7 @@ class Member:
         return LATE if sink.is_late() else FULL
 
     def may_get(self, topic_filter):
-        """Return whether the member's client may receive by this filter. Cached until the client's rights
-        change.
-        """
+        """Return whether the client may receive by this filter. Cached until the client's rights change."""
         if self.rights != self.interests.rights:
             self.rights = self.interests.rights
             self.is_allowed = len(self.session.allowed([topic_filter])) > 0
@@ -153,9 +151,7 @@ class SharedSubscription(_routes.Destination):
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation, reading):
-        """Publish to the next member of a Rotation that reads as ``reading`` (ROOM, FULL, LATE) and takes the
-        message. Returns 1, LATER or 0.
-        """
+        """Publish to the next member with reading() == ``reading`` that takes it. Returns 1, LATER or 0."""
         later = None
         members = rotation.members
         count = len(members)

@@ -14,18 +14,14 @@ TYPE = "topic"
 
 
 def fault_of(exchange):
-    """Return an error text if MQTT clients cannot publish to and subscribe through this exchange; otherwise
-    "".
-    """
+    """Return an error text if MQTT clients cannot publish to and subscribe through an exchange; else ""."""
     if exchange.type != TYPE:
         return f"it is of type '{exchange.type}', and MQTT needs a topic exchange"
     return "it is internal, and clients could not publish to it" if exchange.internal else ""
 
 
 def find(vhost):
-    """Return the exchange that a vhost's MQTT clients publish to. Raises NotFound if it is missing or
-    unsuitable.
-    """
+    """Return the exchange a vhost's MQTT clients publish to. Raises NotFound if missing or unsuitable."""
     exchange = vhost.exchange(vhost.topic_exchange)
     fault = fault_of(exchange)
     if fault:

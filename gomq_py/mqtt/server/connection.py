@@ -224,8 +224,7 @@ class Connection(ClientConnection):
         self.server.broker_topics.connected(self.session)
 
     def _takes_connack(self, greeting):
-        """Return whether the CONNACK fits the client's ``maximum_packet_size``; if not, close the connection.
-        """
+        """Return whether the CONNACK fits ``maximum_packet_size``; if not, close the connection."""
         most = self.maximum_packet_size
         if fitting(greeting.connack(False), most):
             return True

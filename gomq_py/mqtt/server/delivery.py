@@ -308,9 +308,7 @@ class SessionConsumer(consumers.Consumer):
             self.give_up(f"what it has received at QoS 2 is not safe: {error}")
 
     def _is_not_released(self):
-        """Stop waiting for PUBCOMPs that are long overdue, also for the rest of this run, and resume
-        delivery.
-        """
+        """Stop waiting for long overdue PUBCOMPs, now and for the rest of this run, and resume delivery."""
         self.release_timer = None
         if self.sent.awaits_one and self.sent.room() == 0:
             self.sent.doubts = False

@@ -223,8 +223,7 @@ class Inbound:
         self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
-        """Have the gathered answers sent as soon as their messages are on disk. Called at the end of a read.
-        """
+        """Have the gathered answers sent once their messages are on disk. Called at the end of a read."""
         if self.answers.used == 0:
             return
         if self.has_released:
@@ -308,9 +307,7 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Return whether the answers must wait for a new store of identifiers; then ``callback(error)`` is
-        called later.
-        """
+        """Return whether answers wait for a new store of identifiers; if so, ``callback(error)`` follows."""
         # An earlier PUBCOMP or refusal would free identifiers that the failed store still has: after a kill,
         # the client's next message would look like a repeat.
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None

@@ -255,9 +255,7 @@ class Greeting:
             self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
 
     def _keep_alive_s(self, asked_s, most_s):
-        """Return the keep alive in seconds. A 3.x client keeps the requested time, which CONNACK cannot
-        change.
-        """
+        """Return the keep alive in seconds. A 3.x client keeps its own, which CONNACK cannot change."""
         if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
             return asked_s
         self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]

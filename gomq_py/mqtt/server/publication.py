@@ -110,9 +110,7 @@ class Publication:
         return self.size
 
     def write(self, out, at, message, packet_identifier, dup):
-        """Write the packet of the message measured last to ``out``, from the offset ``at`` on. Returns the
-        offset after it.
-        """
+        """Write the last measured message's packet into ``out`` at ``at``. Returns the offset after it."""
         interest = self.interest
         at = frames.write_publish_head(
             out, at, self.version, self.flags | (DUP_FLAG if dup else 0), interest.at, 0,

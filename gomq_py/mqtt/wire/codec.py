@@ -72,9 +72,7 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 
 def decode_body(octets, head, version, sender, limits=DEFAULT_LIMITS):
-    """Decode a packet that begins at ``octets[0]``, and return the Packet. ``head``: the result of
-    decode_fixed_header(). Raises an MQTTError.
-    """
+    """Decode the Packet at ``octets[0]``. ``head``: from decode_fixed_header(). Raises an MQTTError."""
     kind, start, end = head
     packet = kind.__new__(kind)
     reader = Reader(octets, start, end, kind.NAME, version)
@@ -104,9 +102,7 @@ class PublishHead(NamedTuple):
 
 
 def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
-    """Return the PublishHead of the packet that begins at ``octets[at]``, or None if more bytes are needed.
-    Raises an MQTTError.
-    """
+    """Return the PublishHead at ``octets[at]``, or None if more bytes are needed. Raises an MQTTError."""
     end = len(octets)
     head = decode_fixed_header(octets, at, end, version, CLIENT, limits)
     if head is None:
@@ -142,9 +138,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """Return the offset behind a PUBLISH's properties, or None if their length field, at ``at``, is
-    incomplete.
-    """
+    """Return the offset behind a PUBLISH's properties; None if their length field, ``at``, is incomplete."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)
@@ -181,9 +175,7 @@ def _code_in(packet, error):
 
 
 def fitting(octets, packet_max):
-    """Return a packet's bytes, or b"" if they exceed the receiver's maximum packet size (0: any)
-    [MQTT-3.1.2-24].
-    """
+    """Return a packet's bytes; b"" if over the receiver's maximum packet size (0: any) [MQTT-3.1.2-24]."""
     return octets if not 0 < packet_max < len(octets) else b""
 
 
@@ -205,9 +197,7 @@ class PacketReader:
         self.buffer += octets
 
     def next_packet(self):
-        """Return the next complete packet as a Packet, or None. Raises an MQTTError, after which the reader
-        is unusable.
-        """
+        """Return the next complete Packet, or None. Raises an MQTTError, which makes the reader unusable."""
         head = decode_fixed_header(self.buffer, 0, len(self.buffer), self.version, self.sender, self.limits)
         if head is None or head[2] > len(self.buffer):
             return None

@@ -12,9 +12,7 @@ SHOWN_MAX = 64
 
 
 def shown(text):
-    """Return a text that a peer sent in a form for error texts: quoted, shortened, without control
-    characters.
-    """
+    """Return a peer's text in a form for error texts: quoted, shortened, without control characters."""
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
@@ -59,9 +57,7 @@ class UnsupportedProtocolVersion(MQTTError):
 
 
 class ClientIdentifierNotValid(MQTTError):
-    """A CONNECT has no client identifier although it needs one: in MQTT 3.1, or in 3.1.1 for a lasting
-    session.
-    """
+    """A CONNECT lacks the client identifier needed in MQTT 3.1, or in 3.1.1 for a lasting session."""
 
     reason_code = reason_codes.CLIENT_IDENTIFIER_NOT_VALID
 

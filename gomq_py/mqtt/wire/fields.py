@@ -66,8 +66,7 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what: str) -> int:
-        """Read a Variable Byte Integer. From MQTT 5 on it must have as few bytes as possible [MQTT-1.5.5-1].
-        """
+        """Read a Variable Byte Integer. From MQTT 5 on it must be as short as possible [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
             octet = self.byte(what)
@@ -82,9 +81,7 @@ class Reader:
         return value
 
     def utf8_string(self, what: str) -> str:
-        """Read a UTF-8 Encoded String. It must be well-formed, without surrogates and U+0000 [MQTT-1.5.4-1,
-        1.5.4-2].
-        """
+        """Read a UTF-8 Encoded String. It must be well-formed, no surrogates or U+0000 [MQTT-1.5.4-1, -2]."""
         octets = self.binary_data(what)
         try:
             text = octets.decode("utf-8")
@@ -147,9 +144,7 @@ def binary_data(octets):
 
 
 def utf8_string(text):
-    """Encode a UTF-8 Encoded String. Raises ValueError if it has U+0000, surrogates or more than 65,535
-    bytes.
-    """
+    """Encode a UTF-8 Encoded String. Raises ValueError if it has U+0000, surrogates or over 65,535 bytes."""
     if "\0" in text:
         raise ValueError("a string contains U+0000")
     return binary_data(text.encode("utf-8"))

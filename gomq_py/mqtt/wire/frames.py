@@ -24,9 +24,7 @@ ROOM, ROOM_KEPT = 160, 4096
 
 
 def first_octets(version, sender):
-    """Return a table of 256 bytes: 1 for each value that ``sender`` may send as a packet's first byte, else
-    0.
-    """
+    """Return a table of 256 bytes: 1 for each first byte of a packet that ``sender`` may send, else 0."""
     allowed = bytearray(256)
     for first in range(256):
         try:
@@ -83,9 +81,7 @@ class PacketWalk:
         self.forget_properties(0)
 
     def know(self, topic):
-        """Remember a valid topic (bytes) that is likely to come again. ``is_known`` is then True for a
-        PUBLISH to it.
-        """
+        """Remember a valid topic (bytes) that may recur. ``is_known`` is then True for a PUBLISH to it."""
         self.known = topic
 
     def set_version(self, version):
@@ -117,9 +113,7 @@ class PacketWalk:
         return self.position
 
     def next_packet(self):
-        """Find the next complete packet and its fields. Returns its packet type, or 0 if none is complete.
-        Raises an MQTTError for a bad fixed header.
-        """
+        """Find the next complete packet and its fields. Returns its type, 0 for none. Raises an MQTTError."""
         p = self.p
         at = self.position
         end = self.end
@@ -179,9 +173,7 @@ class PacketWalk:
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
-        """Store the fields of a PUBLISH, whose variable header and payload are ``p[at:end]``. Returns False
-        if a field is malformed.
-        """
+        """Store a PUBLISH's fields from ``p[at:end]``, after the fixed header. Returns False if malformed."""
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
@@ -218,17 +210,13 @@ class PacketWalk:
         return True
 
     def forget_properties(self, at):
-        """Set the attributes as for a packet without properties. ``at``: the offset where its properties
-        would begin.
-        """
+        """Set the attributes as for a packet without properties. ``at``: where its properties would begin."""
         self.properties_at = at
         self.properties_length = self.topic_alias = 0
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
-        """Store the properties of a PUBLISH, ``p[at:end]``. Returns False if they are malformed, forbidden or
-        too many.
-        """
+        """Store a PUBLISH's properties, ``p[at:end]``. Returns False if malformed, forbidden or too many."""
         count = 0
         has_content_type = has_response = has_correlation = False
         while at < end:
@@ -298,9 +286,7 @@ class PacketWalk:
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a variable byte integer at ``p[at]`` into ``value``. Returns the offset behind it; -1 if it is
-        invalid or incomplete.
-        """
+        """Read a variable byte integer at ``p[at]`` into ``value``. Returns its end offset; -1 if invalid."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:
@@ -422,9 +408,7 @@ def encode_publish(version, flags, topic, packet_identifier, properties, payload
 
 
 def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
-    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP as bytes. ``kind``: the packet type. Before MQTT 5 the
-    reason code is left out.
-    """
+    """Return PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``) as bytes; before MQTT 5 without a reason code."""
     packet = bytearray(ANSWER_MAX)
     out = octets.pointer(packet)
     at = write_acknowledgement(out, 0, version, kind, packet_identifier, reason_code)
@@ -432,8 +416,7 @@ def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
 
 
 class Acknowledgements:
-    """Collects encoded acknowledgements, to send them together. ``used``: the bytes collected since take().
-    """
+    """Collects encoded acknowledgements, to send them together. ``used``: bytes collected since take()."""
 
     __slots__ = ("version", "used", "room", "answers", "at")
 

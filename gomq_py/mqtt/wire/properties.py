@@ -16,8 +16,7 @@ from gomq_py.mqtt.wire.topics import topic_name_fault
 
 
 class Type(NamedTuple):
-    """A data type of property values. ``decode`` reads a value from a Reader, ``encode`` returns its bytes.
-    """
+    """A data type of property values. ``decode`` reads one from a Reader, ``encode`` returns its bytes."""
 
     name: str
     decode: Callable
@@ -114,9 +113,7 @@ _BY_NAME = {row.name: row for row in _ROWS}
 
 
 def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
-    """Read the properties of a packet type, or of WILL, with the length in front, from a Reader. Returns
-    {name: value}. Raises an MQTTError.
-    """
+    """Read the length and properties of a packet type or WILL. Returns {name: value}. Raises an MQTTError."""
     left = reader.part(reader.variable_byte_integer("property length"), "the properties")
     found = {}
     count = 0
@@ -147,17 +144,13 @@ def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
 
 
 def encode_properties(properties, packet):
-    """Encode {name: value} with the length in front. Raises ValueError if a packet of this type cannot have
-    one of the properties.
-    """
+    """Encode {name: value}, length in front. Raises ValueError for what this packet type cannot have."""
     octets = encode_values(properties, packet)
     return fields.variable_byte_integer(len(octets)) + octets
 
 
 def encode_values(properties, packet):
-    """Encode {name: value} without a length in front. Raises ValueError if a packet of this type cannot have
-    one of the properties.
-    """
+    """Encode {name: value}, no length in front. Raises ValueError for what this packet type cannot have."""
     parts = []
     for name, value in properties.items():
         row = _BY_NAME.get(name)

@@ -83,9 +83,7 @@ def is_shared(topic_filter):
 
 
 def shared_fault(topic_filter):
-    """Return an error text if a filter that begins with $share/ lacks a valid share name or a filter;
-    otherwise "".
-    """
+    """Return an error text if a $share/ filter lacks a valid share name or the filter itself; else ""."""
     share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     if not share_name:
         return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]
@@ -110,8 +108,7 @@ def swapped(text):
 
 
 def binding_key(topic_filter):
-    """Convert a topic filter without $share/ to the binding key for an AMQP topic exchange: a/+/b to a.*.b.
-    """
+    """Convert a topic filter without $share/ to an AMQP topic exchange's binding key: a/+/b to a.*.b."""
     return swapped(topic_filter).replace(SINGLE_LEVEL, "*")
 
 
