@@ -36,9 +36,7 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 
 
 class StateDump:
-    """Writes the state of one broker to the log. ``broker``, ``hub`` and ``durability`` may be None, while
-    the broker boots or stops.
-    """
+    """Writes a broker's state to the log. All but ``listeners`` may be None, while it boots or stops."""
 
     def __init__(self, broker: Any, hub: Any, durability: Any, listeners: list[Any]):
         self._broker = broker

@@ -32,9 +32,7 @@ class Opener:
         self._cluster_name = cluster_name
 
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
-        """Make the Link of a shovel, and return it without starting it. Raises ValueError. Arguments: see
-        supervisor.Shovels.
-        """
+        """Return a shovel's new Link, not started. Raises ValueError. Arguments: see supervisor.Shovels."""
         definition, vhost = shovel.definition, shovel.vhost.name
         account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"
@@ -83,9 +81,7 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """Return (source URI, destination URI) that the link uses now or used last, or else the definition's
-    first ones.
-    """
+    """Return (source URI, destination URI) that the link uses or used last, else the definition's first."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],

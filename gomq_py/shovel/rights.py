@@ -36,15 +36,11 @@ class Rights:
         return user is not None and ADMINISTRATOR in user.tags
 
     def is_less(self, shovel):
-        """True if the shovel has a link, and the user who set it has lost the administrator tag since the
-        start.
-        """
+        """True if the user who set a shovel with a link has lost the administrator tag since its start."""
         return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):
-        """Check the rights of user ``by`` at every end in this broker of a shovel in this vhost. Raises
-        DefinitionError.
-        """
+        """Check rights of user ``by`` at a shovel's ends in this broker. Raises DefinitionError."""
         for uri in filter(is_local, definition.src_uri):
             self._check_end(uri, vhost_name, by, (
                 (QUEUE, definition.src_queue), (EXCHANGE, definition.src_exchange)), ())

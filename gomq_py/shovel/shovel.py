@@ -85,9 +85,7 @@ class Shovel:
 
     @property
     def error(self):
-        """The last error, or why the shovel is not running, as text without passwords; "" if nothing is
-        wrong.
-        """
+        """The last error, or why the shovel does not run, as text without passwords; "" if all is well."""
         if self.is_waiting:
             return WAITS
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""

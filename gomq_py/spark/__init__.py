@@ -7,8 +7,6 @@ gevent. Spark calls the classes of ``source``. ``planning`` decides which offset
 
 
 def register(spark):
-    """Register the format ``gomq`` in a Spark session. Not needed where the package pyspark_gomq is
-    installed, because Spark finds the format there.
-    """
+    """Register the format ``gomq`` in a Spark session; with pyspark_gomq installed, Spark does so itself."""
     from gomq_py.spark.source import GomqDataSource  # here, because pyspark is an extra
     spark.dataSource.register(GomqDataSource)

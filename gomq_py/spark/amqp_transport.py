@@ -251,9 +251,7 @@ class Consumer:
         return found
 
     def _offset_of(self, one):
-        """Return the offset in a Delivery's header. Without the header, return the previous Delivery's offset
-        plus 1, or raise NoStream if there was none.
-        """
+        """Return a Delivery's offset: its header's, or the last one plus 1. Raises NoStream if neither."""
         try:
             offset = (one.properties.headers or {}).get(OFFSET_HEADER)
         except Malformed:
@@ -272,9 +270,7 @@ class Consumer:
 
 
 def digest(delivery):
-    """Return 16 hexadecimal digits for exchange, routing key and body. Properties do not count, because
-    brokers may change them.
-    """
+    """Return 16 hex digits of exchange, routing key and body, without properties: brokers may change them."""
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -185,9 +185,7 @@ def _times(name, value):
 
 
 def _of_streams(name, text, parse, wanted):
-    """Return {stream: parsed value} for a JSON object of values by stream. Raises OptionError. ``wanted``:
-    the valid form, for the error's text.
-    """
+    """Return {stream: parsed value} of a JSON object. Raises OptionError with ``wanted``, the valid form."""
     try:
         given = json.loads(text)
         if isinstance(given, dict) and given:
@@ -288,9 +286,7 @@ class Credentials:
 
 
 class Options:
-    """The checked options. ``options[name]`` is the parsed value, or the default if none was given. The
-    constructor raises OptionError.
-    """
+    """The checked options; ``options[name]``: parsed value or default. The constructor raises OptionError."""
 
     def __init__(self, given):
         self._values = {name: default for name, (_, default, _) in TABLE.items()}

@@ -105,9 +105,7 @@ class Planner:
         return found
 
     def _time_ms(self, side, name):
-        """Return the time in Unix ms at which a stream is to start or end; None without such an option.
-        ``side``: "starting" or "ending".
-        """
+        """Return the Unix ms to start or end a stream at (``side``: "starting", "ending"), or None."""
         times = self.options[f"{side}OffsetsByTimestamp"]
         return self.options[f"{side}Timestamp"] if times is None else times.get(name)
 

@@ -95,9 +95,7 @@ class Message:
         self.publisher = None
 
     def set_kind(self, kind, flags=0):
-        """Set ``kind``, the encoding of the properties (content.forms), and the flags that belong to this
-        kind. Bit 0 of ``flags`` must be 0.
-        """
+        """Set the properties' encoding ``kind`` (content.forms) and its ``flags``, whose bit 0 must be 0."""
         self.kind = kind
         self.flags = flags
 

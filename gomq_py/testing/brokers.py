@@ -114,9 +114,7 @@ class ChildBroker(Addresses):
             self._end()
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, like a crash. Confirmed messages survive. Raises RuntimeError if none
-        runs.
-        """
+        """Kill the broker with SIGKILL. Confirmed messages survive. Raises RuntimeError if none runs."""
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
@@ -191,9 +189,7 @@ class ChildBroker(Addresses):
     # vhosts
 
     def create_vhost(self, name: str) -> "ChildVHost":
-        """Create a vhost in which guest has all rights; an existing one is not changed. Returns a context
-        manager that deletes the vhost at its end.
-        """
+        """Create a vhost with all rights for guest, if missing. Returns a context manager that deletes it."""
         self._ask("create_vhost", name)
         return ChildVHost(self, name)
 
@@ -204,9 +200,7 @@ class ChildBroker(Addresses):
         return int(self._ask("drop_connections"))
 
     def close_connections(self, reason: str = "closed by a test") -> int:
-        """Close all connections: AMQP with code 320 CONNECTION_FORCED, MQTT 5 with reason code 0x98. Returns
-        their number.
-        """
+        """Close all connections: AMQP with 320 CONNECTION_FORCED, MQTT 5 with 0x98. Returns their number."""
         return int(self._ask("close_connections", reason))
 
     def refuse_logins(self, refuse: bool = True) -> None:

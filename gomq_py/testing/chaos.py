@@ -148,9 +148,7 @@ class ChaosConfirms(Confirms):
 
 
 class ChaosConnection:
-    """Stand-in for an MQTT connection, which delays or refuses answers to publishes. Only the code that
-    answers publishes gets it.
-    """
+    """Stand-in for a connection, only for code that answers MQTT publishes. Delays or refuses answers."""
 
     def __init__(self, connection, chaos):
         self.output = self
@@ -163,9 +161,7 @@ class ChaosConnection:
         return getattr(self._connection, name)
 
     def write(self, octets):
-        """Send acknowledgements (encoded packets) in order, after the delay. Turns those that Chaos chooses
-        into refusals.
-        """
+        """Send encoded acknowledgements in order, after the delay. Chaos turns some into refusals."""
         if not self._chaos.confirm_delay_s and not self._waiting:
             self._answer(octets)
             return

@@ -58,9 +58,7 @@ def gomq(pytestconfig: pytest.Config) -> "Iterator[ChildBroker]":
 
 @pytest.fixture
 def gomq_vhost(gomq: "ChildBroker") -> "Iterator[ChildVHost]":
-    """A new, empty vhost of the session's broker for this test alone, a ChildVHost. It has URLs as a broker
-    has.
-    """
+    """A new, empty ChildVHost in the session's broker, for this test alone, with URLs as a broker has."""
     with gomq.create_vhost(f"test-{next(_NUMBERS)}") as vhost:
         yield vhost
 
@@ -79,9 +77,7 @@ def gomq_fresh(
 
 
 def _options(config: pytest.Config) -> dict[str, Any]:
-    """Return the ini option gomq_options as keywords of ChildBroker. Values stay text, except true and false.
-    Raises UsageError.
-    """
+    """Return the ini option gomq_options as ChildBroker's keywords: texts and booleans. Raises UsageError."""
     options = {}
     for line in config.getini("gomq_options"):
         name, equals, text = (part.strip() for part in line.partition("="))

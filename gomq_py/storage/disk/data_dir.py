@@ -105,8 +105,7 @@ class DataDir:
     """
 
     def __init__(self, path, files=None, lock=True):
-        """With ``lock=False``, for file systems without flock, nothing keeps a second broker from the folder.
-        """
+        """With ``lock=False``, for file systems without flock, nothing keeps out a second broker."""
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
         self._lock_fd = -1
@@ -215,9 +214,7 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record the length of one log, {log id: bytes}, in .last-run. For a thread, one call at a time.
-        Raises OSError.
-        """
+        """Save a log's length {id: bytes} in .last-run. For a thread, one call at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
@@ -279,9 +276,7 @@ class DataDir:
         return target
 
     def kept_paths(self):
-        """Return the sorted paths of the copies of damaged logs, and of everything in set-aside/. Reads two
-        folders.
-        """
+        """Return sorted paths of copies of damaged logs and of all in set-aside/. Reads two folders."""
         paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
@@ -425,9 +420,7 @@ def _room_or_not():
 
 
 def content_of(path):
-    """Return the sorted names in a data folder, without temporary files and the names in NOT_CONTENT. Raises
-    OSError.
-    """
+    """Return the sorted names in a data folder, except NOT_CONTENT and temporary files. Raises OSError."""
     names = {*os.listdir(path)} - NOT_CONTENT
     return sorted(name for name in names if not atomic_file.is_temporary(name))
 
@@ -504,8 +497,7 @@ def _was_begun(root, name, last_end):
 
 
 def last_end_of(path):
-    """Return how the last run over the data folder ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST.
-    """
+    """Return how the last run over data folder ``path`` ended: STOPPED, KILLED, FOLLOWED or POWER_LOST."""
     lock = os.path.join(path, LOCK)
     return _last_end(_note_in(path), _octets_of(lock, 300) or None, boot_id())
 
@@ -549,8 +541,7 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """Return the lengths of the logs of the last run, {name: {log id: flushed bytes}}; empty if not recorded.
-    """
+    """Return log lengths of the last run, {name: {log id: flushed bytes}}; empty if not recorded."""
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
         return found
@@ -586,8 +577,7 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Return the content of a file, at most ``most`` bytes (-1: all); empty if it is missing or unreadable.
-    """
+    """Return a file's content, at most ``most`` bytes (-1: all); empty if it is missing or unreadable."""
     if not os.path.isfile(path):
         return b""
     try:

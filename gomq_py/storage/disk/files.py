@@ -201,9 +201,7 @@ class Files:
             self.register.appended(file, start, end)
 
     def reading(self, file):
-        """Return a Reading, which keeps a mapped file open and out of the segment pool, for a slow reader.
-        Raises OSError.
-        """
+        """Return a Reading, which keeps a slow reader's mapped file open, out of the pool. Raises OSError."""
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
@@ -261,9 +259,7 @@ class Files:
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """Create an empty log, and return the LogFile. For a thread: the event loop calls ``made`` later.
-        Blocks.
-        """
+        """Create and return an empty LogFile. For a thread: the event loop calls ``made`` later. Blocks."""
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
@@ -369,9 +365,7 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """Return a Change that deletes a file. ``aside``: as for File.close; if given, it frees the disk
-        space later.
-        """
+        """Return a Change that deletes a file. ``aside``: as for File.close, to free the disk space later."""
         path = os.fspath(path)
         file_id = self.register.id_of(path)
 
@@ -422,9 +416,7 @@ class Files:
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
-        """Return a Change that creates a folder if missing. Its ``told`` must be called even if the folder
-        existed.
-        """
+        """Return a Change that makes a missing folder. Call its ``told`` even if the folder existed."""
         path = os.fspath(path)
         self._coming_folders[path] += 1
         self._folder_jobs[path] += 1
@@ -476,9 +468,7 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the event loop may call ``sync``. False if a test has replaced ``sync`` by a function that
-        may block.
-        """
+        """Whether the event loop may call ``sync``. False if a test replaced it by one that may block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):

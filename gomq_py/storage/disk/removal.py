@@ -71,9 +71,7 @@ class FolderRemovals:
         self._committer.background.long.add(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
-        """Remove files and subfolders of the folder for about REMOVING_S seconds. Runs in a thread. Raises
-        OSError.
-        """
+        """Remove a folder's files and subfolders for about REMOVING_S s. Runs in a thread. Raises OSError."""
         until = time.monotonic() + REMOVING_S
         if self._left is None:
             folders = list(os.walk(folder))
@@ -120,6 +118,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing. As an urgent job of a BackgroundWorker, its ``done`` runs after all urgent jobs queued
-    before.
-    """
+    """Do nothing, as an urgent job of a BackgroundWorker: ``done`` runs after all urgent jobs before it."""

@@ -125,9 +125,7 @@ class BackgroundWorker:
 
     @staticmethod
     def _do_each(pieces):
-        """Run jobs one by one, in one thread. Returns Failures. Logs nothing: the log's locks are the event
-        loop's.
-        """
+        """Run jobs in turn in a thread. Returns Failures. Logs nothing: log locks are the event loop's."""
         failures = Failures()
         for function, arguments, _ in pieces:
             try:

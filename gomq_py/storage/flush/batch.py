@@ -127,9 +127,7 @@ class Particular:
         self._callback(error)
 
     def tell(self, of_logs, other):
-        """Call the callback with the one of these errors that it must get, or None. For the arguments see
-        call_back().
-        """
+        """Call the callback with the one of these errors that it must get, or None. See call_back()."""
         raise NotImplementedError
 
 
@@ -212,9 +210,7 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Remove and return the logs that could not be written, still retained. The next flush must write
-        them.
-        """
+        """Remove and return the unwritten logs, still retained. The next flush must write them."""
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
 

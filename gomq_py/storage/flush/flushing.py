@@ -331,9 +331,7 @@ class Flushing:
         return self.pool
 
     def way_of_stores(self):
-        """Return the function that flushes a store's file: sync_in_hub() if there is a Flusher, otherwise
-        Files.sync().
-        """
+        """Return the function to flush a store's file: sync_in_hub() with a Flusher, else Files.sync()."""
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
     def jobs_of(self, logs, folders):

@@ -182,8 +182,7 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush all marks, and finish all background jobs, also those added meanwhile. May switch greenlets.
-        """
+        """Flush all marks; finish all background jobs, also those added meanwhile. May switch greenlets."""
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -282,9 +281,7 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest until something is marked, at most REST_S. Returns whether anything was marked. May switch
-        greenlets.
-        """
+        """Rest until a mark is made, at most REST_S. Returns whether one was. May switch greenlets."""
         if self._stopping:
             return False
         self._is_resting = True

@@ -140,8 +140,7 @@ def encode_acks_seal(seed, seal):
 
 
 def decode_acks_seal(seed, head):
-    """Return the ``AcksSeal`` (closing counts) in an acks file's first 128 bytes; None if missing or damaged.
-    """
+    """Return ``AcksSeal`` (closing counts) of an acks file's first 128 bytes; None if missing or damaged."""
     part = head[ACKS_SEAL_AT:ACKS_SEAL_AT + _ACKS_SEAL.size]
     return (
         AcksSeal(*_ACKS_SEAL.unpack(part)[:-1]) if _is_closed(seed + _ACKS_SEAL_SALT, part, _ACKS_SEAL.size)

@@ -5,9 +5,7 @@ _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 
 
 def known_name(number, start, end):
-    """Return the name of the empty file which records that damage at [start, end) of segment ``number`` was
-    logged.
-    """
+    """Return the name of the empty file that marks damage at [start, end) of segment ``number`` as logged."""
     return f"known.{number:010d}.{start}.{end}"
 
 

@@ -171,9 +171,7 @@ class LogScan:
         return position
 
     def _may_be_torn(self, start, end):
-        """Return whether a crash may have left the bytes [start, end): in one of their sectors the last byte
-        is zero.
-        """
+        """Return whether a crash may have left bytes [start, end): a sector there ends with a zero byte."""
         while start < end:
             until = min(end, start - start % SECTOR + SECTOR)
             if not self._content[until - 1]:
@@ -183,17 +181,13 @@ class LogScan:
 
 
 def log_id_of(content):
-    """Return the log id in the first record of ``content``; None if the record is invalid. Raises LogError
-    for an unknown version.
-    """
+    """Return the log id in the first record; None if it is invalid. Raises LogError for unknown versions."""
     scan = LogScan("", content)
     return None if scan._head_at(0) is None else scan.log_id
 
 
 def encode_record(log_id, ordinal, synced_size, payload):
-    """Encode one record. ``synced_size``: flushed bytes of the log. Raises ValueError if the payload is too
-    long.
-    """
+    """Encode a record. ``synced_size``: the log's flushed bytes. Raises ValueError for a payload too long."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
     head = HEAD.pack(

@@ -516,16 +516,13 @@ def get_entry(p, index, seed):
 
 
 def put_mark(p, at, seed, position):
-    """Write a position and its checksum at ``p[at]``. ``seed``: the file's seed plus a salt of format.head.
-    """
+    """Write a position and its checksum at ``p[at]``. ``seed``: the file's, plus a salt of format.head."""
     octets.put_le32(p, at, position)
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
 
 
 def due_value(due_s, count):
-    """Return the value of a DUE entry: lowest 28 bits of the time (Unix seconds), and lowest bit of
-    ``count``.
-    """
+    """Return a DUE entry's value: lowest 28 bits of the time (Unix seconds), and lowest bit of ``count``."""
     return (due_s & 0xFFFFFFF) << 1 | (count & 1)
 
 
@@ -539,8 +536,7 @@ def due_of(value, count, now_s):
 
 
 def is_among(position, runs):
-    """Return whether a position lies in one of the ranges ``runs``, a flat list [start, end, start, end...].
-    """
+    """Return whether a position is in one of the ranges ``runs``, a flat list [start, end, start, end...]."""
     return any(start <= position < end for start, end in zip(runs[::2], runs[1::2]))
 
 
@@ -567,8 +563,7 @@ class Acks:
 
 
 def load_acks(buffer, seed, entries=-1):
-    """Decode an acks file into Acks. ``entries``: number of entries to read, from the file's seal; -1: all.
-    """
+    """Decode an acks file into Acks. ``entries``: number to read, from the file's seal; -1: all."""
     acks = Acks()
     limit = (len(buffer) - HEAD_BYTES) // ENTRY_BYTES
     if limit <= 0:

@@ -270,9 +270,7 @@ class DefinitionLog:
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """Create and return the empty second log, with at least ``size`` bytes of reserved space. Runs in a
-        thread.
-        """
+        """Make and return the empty second log, with at least ``size`` bytes reserved. Runs in a thread."""
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
             reserve(self._files, file, max(size, ROOM_AHEAD))

@@ -193,9 +193,7 @@ class FramedLog:
             reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
-        """Log the damage found by replay: a torn end as warning, other damage as error with ``advice``.
-        ``what`` describes the content in these lines.
-        """
+        """Log damage to ``what`` found by replay: a torn end as warning, other as error with ``advice``."""
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(
@@ -210,9 +208,7 @@ class FramedLog:
                 )
 
     def _set_aside(self):
-        """Copy a damaged log to ``<path>.damaged`` or, if that exists, ``<path>.damaged.N`` for the operator,
-        unless a copy with the same content exists.
-        """
+        """Copy a damaged log to ``<path>.damaged[.N]`` for the operator, unless an equal copy exists."""
         content = self.file.read(0, self.file.size)
         for number in range(1, KEPT_COPIES + 1):
             self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")

@@ -98,9 +98,7 @@ def note_gone(store, count):
 
 
 def _is_known(store, segment, start, end):
-    """Return whether this damage of a stream was reported before. If not, record on disk that it is reported
-    now.
-    """
+    """Return whether damage of a stream was reported before. If not, record on disk that it is now."""
     # Readers of a stream meet its damage in each run, because a stream has no acks to hide it.
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -119,9 +117,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Remove those of the files ``names`` that record damage (known_name()) of segments below
-    ``first_number``.
-    """
+    """Remove files of ``names`` that record damage (known_name()) of segments below ``first_number``."""
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))

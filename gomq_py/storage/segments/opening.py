@@ -111,9 +111,7 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """Keep the files that a thread has opened, and wake the waiting reader. After an ``error``, stop the
-        store if a reader waits.
-        """
+        """Keep the opened files, and wake the waiting reader. An ``error`` stops the store if one waits."""
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -202,8 +200,7 @@ class Openings:
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Call ``open_files(store, *what)`` in a thread, and then Opener.opened() with its result or error.
-        """
+        """Call ``open_files(store, *what)`` in a thread, then Opener.opened() with its result or error."""
         self._aside(
             open_files, opening.store, *what,
             done=lambda files, error: opening.store.opener.opened(opening, files, error),

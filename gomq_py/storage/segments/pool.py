@@ -134,9 +134,7 @@ class SegmentPool:
         return bool(self._naming)
 
     def is_naming(self, folder):
-        """Return whether files for this folder or its subfolders still wait for their names. A kill loses
-        them.
-        """
+        """Return whether files for this folder or below still wait for their names. A kill loses them."""
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
@@ -389,9 +387,7 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """Add the files that a thread made to the spare files, and call waiting writers, also with its
-        errors. Runs in the event loop.
-        """
+        """Add made files to the spares; call waiting writers, also with errors. Runs in the event loop."""
         # Writers whose files were not made for lack of room or time wait on.
         def make_again():
             self._in_making.discard(key)
@@ -442,9 +438,7 @@ class SegmentPool:
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Drop requests for stores that were stopped. Their callbacks are called with None in the next
-        iteration of the event loop.
-        """
+        """Drop requests for stopped stores, whose callbacks get None in the event loop's next iteration."""
         # Making files would restore the removed folders of these stores. Not called back now, because a store
         # may be inside its append.
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
@@ -496,9 +490,7 @@ class SegmentPool:
     # emptied pairs being returned
 
     def _change(self, changes, done=None, soon=False):
-        """Have a thread make the Changes before the next flush. Without threads, make them now. For the
-        arguments see NameChanges.change().
-        """
+        """Make Changes in a thread before the next flush; without threads, now. See NameChanges.change()."""
         if self._aside is not None:
             self.committer.names.change(changes, done, soon)
             return
@@ -508,8 +500,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """Return the Change that moves a pair's msgs file into the pool, or deletes it if the pool is full.
-        """
+        """Return the Change that moves a pair's msgs file to the pool, or deletes it if the pool is full."""
         msgs = pair.msgs
         if (
             msgs is not None
@@ -616,9 +607,7 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Report a failed rename to the writer by ``failed(error)``, and delete the files still in the pool's
-        folder.
-        """
+        """Report a failed rename by ``failed(error)``, and delete files still in the pool's folder."""
         if failed is not None:
             failed(error)
         for file in files:

@@ -74,8 +74,7 @@ class Recovered:
         return (1 if at < self.delivered else 0), 0
 
     def excused_before(self, at):
-        """Return (deliveries of the record at ``at`` without a failure, index + 1 of its EXCUSED entry or 0).
-        """
+        """Return (deliveries without failure of the record ``at``, index + 1 of its EXCUSED entry or 0)."""
         kept = self.excused.get(at)
         return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 
@@ -194,9 +193,7 @@ class Recovered:
             self.prove(end)
 
     def _prove_wanted(self, store, segment):
-        """Read the bytes that _find_ready() needs. Returns False if a thread reads them, and the reader must
-        wait.
-        """
+        """Read what _find_ready() needs. Returns False if a thread reads it, and the reader must wait."""
         start = max(self.looked_at, self.proven)
         end = min(max(self._wanted_end, start + PROVEN_BYTES), segment.end)
         if not store.may_open_aside():

@@ -142,9 +142,7 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Return the position that this message's body gets if the message becomes the next record, in long
-        form.
-        """
+        """Return the position of this message's body if it becomes the next record, in long form."""
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
@@ -193,15 +191,11 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Return the position up to which the file must be read for the header and routing of a record at
-        ``at``.
-        """
+        """Return up to which position the file must be read for header and routing of a record at ``at``."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
-        """Return the size of the record at ``at``, whose header was read already; 0 if no record begins
-        there.
-        """
+        """Return the size of the record at ``at`` (header read already); 0 if no record begins there."""
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
@@ -228,8 +222,7 @@ class Segment:
     # records taken out of order
 
     def is_picked(self, at):
-        """Return whether the record at ``at`` was picked: taken out of order, before reading has reached it.
-        """
+        """Return whether the record at ``at`` was picked: taken out of order, before reading reached it."""
         return self.picked is not None and self.picked.has(at)
 
     def pick(self, at):
@@ -319,9 +312,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """Set ``entries`` to the next index with ``count`` free entries. Needed only for an acks file in
-        which a power failure has left gaps.
-        """
+        """Set ``entries`` to the next index with ``count`` free entries, if a power failure has left gaps."""
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0
@@ -580,8 +571,7 @@ class Stage:
         return True
 
     def content(self, count):
-        """Return a view of the buffer's first ``count`` bytes, valid until the next record is written there.
-        """
+        """Return a view of the buffer's first ``count`` bytes, valid until the next record is written."""
         return memoryview(self._octets)[:count]
 
     def release(self):

@@ -265,9 +265,7 @@ def _mapped(file, path, end):
 
 
 def _sorted_runs(store):
-    """Return an iterator over the locations of requeued and of skipped messages, lowest first; None without
-    any.
-    """
+    """Return an iterator over locations of requeued and skipped messages, lowest first; None without any."""
     locations = array("Q", store.passed_over())
     if store.requeued is not None:
         locations.extend(store.requeued.heap.snapshot())

@@ -71,8 +71,7 @@ class GroupKey:
 
 
 def shown(key):
-    """Return a key as text; digests of long keys, and keys that are no printable text, as hexadecimal digits.
-    """
+    """Return a key as text; digests of long keys, and keys of unprintable text, as hexadecimal digits."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -331,9 +331,7 @@ class GroupStore(message_store.MessageStore):
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
-        """Return the location up to which messages were read; BEHIND_ALL if all were, or if the store has
-        stopped.
-        """
+        """Return the location up to which messages were read; BEHIND_ALL if all were or the store stopped."""
         requeued = 0 if self.requeued is None else self.requeued.heap.count
         if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
             return BEHIND_ALL
@@ -558,9 +556,7 @@ class GroupStore(message_store.MessageStore):
         return self._out.count
 
     def longest_wait_ms(self):
-        """Return the Unix milliseconds at which the oldest waiting message arrived; 0 without a waiting
-        message.
-        """
+        """Return the Unix ms at which the oldest waiting message arrived; 0 without a waiting message."""
         group = self.waiting.oldest(self._groups)
         if group is None:
             return 0

@@ -121,9 +121,7 @@ class WaitingLists:
         return location
 
     def insert(self, group, location):
-        """Add a message at its place in the order of locations. Searches the list, if possible from the
-        message inserted last.
-        """
+        """Insert a message in order of location, searching from the message inserted last if possible."""
         # A channel gives back its messages in order, perhaps thousands of one group.
         before = self._before(group, location)
         if before == group.tail and group.count:
@@ -384,9 +382,7 @@ class Lines:
         return free if own is None or (free is not None and waits_longer(free, own)) else own
 
     def offer(self, taker):
-        """Add the Line of the consumer ``taker`` to ``due`` if it has ready groups. Returns whether it has
-        any.
-        """
+        """Add the Line of consumer ``taker`` to ``due`` if it has ready groups. Returns whether it has."""
         line = self._bound.get(taker)
         return line is not None and self.note_due(line)
 

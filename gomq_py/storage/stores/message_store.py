@@ -324,9 +324,7 @@ class MessageStore(segment_log.SegmentLog):
         return oldest
 
     def ready_octets(self):
-        """Return the size of the ready messages in bytes: their bodies, and an estimate of headers and
-        properties.
-        """
+        """Return the ready messages' size in bytes: bodies, and an estimate of headers and properties."""
         beside = count = 0
         self._end_stage()
         segment = self.read_segment
@@ -375,9 +373,7 @@ class MessageStore(segment_log.SegmentLog):
     # called by storage.segments.idle
 
     def resting_at(self):
-        """Return the location of the log's end if the store is empty and has only its write segment;
-        otherwise 0.
-        """
+        """Return the location of the log's end if the store is empty, with only its write segment; else 0."""
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
@@ -490,8 +486,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Remove a segment ahead of the cursor, all of whose messages were picked, from the ``next`` chain.
-        """
+        """Remove a segment ahead of the cursor, with only picked messages, from the ``next`` chain."""
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
@@ -529,9 +524,7 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Count a segment's ready messages as taken and acked. If ``count`` > 0, write acks for all records
-        from ``start`` on.
-        """
+        """Count ready messages as taken and acked. If ``count`` > 0, write acks from record ``start`` on."""
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:

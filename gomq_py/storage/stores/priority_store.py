@@ -309,9 +309,7 @@ class PriorityStore(_store.Store):
             self._top = priority
 
     def _take_off(self, store):
-        """Subtract a level's counts from this store's. ``_put_on`` adds them again after the level has
-        changed.
-        """
+        """Subtract a level's counts from this store's. ``_put_on`` adds them again after a change."""
         self.ready_count -= store.ready_count
         self.unacked_count -= store.unacked_count
         self.ready_bytes -= store.ready_bytes
@@ -403,8 +401,7 @@ def _sum(reports):
 
 
 def _levels_of(folder, max_priority, listed):
-    """Return the numbers of the levels that have a folder or that the last normal stop listed with messages.
-    """
+    """Return numbers of levels that have a folder or that the last normal stop listed with messages."""
     names = os.listdir(folder) if os.path.isdir(folder) else ()
     found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
     return [

@@ -126,9 +126,7 @@ class Recovery:
         )
 
     def _open_pair(self, number, has_acks):
-        """Check a segment's two files. Add the segment to the store or, if it has no unacked message, remove
-        it.
-        """
+        """Check a segment's two files. Add it to the store, or remove it if no message is unacked."""
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
         acks = None
@@ -318,9 +316,7 @@ class Recovery:
     # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove files that are no segment of this queue. Files that may have messages are kept under another
-        name.
-        """
+        """Remove files that are no segment of this queue, or rename those that may have messages."""
         # Removed are files of an earlier queue of this name, or without content, as a crash leaves them.
         # Files with unreadable heads, or in which the last run left messages, are renamed and kept; files
         # with messages of another queue are moved into set-aside/.
@@ -411,9 +407,7 @@ class Recovery:
         return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
 
     def _keep_settled(self, number, msgs, acks):
-        """Rename a segment's files to ``damaged.NAME``. Its acks are unreadable, but the last normal stop
-        listed no message in it.
-        """
+        """Rename files with unreadable acks to ``damaged.NAME``: the last stop listed no message in them."""
         # All were acked, unless somebody has restored the file.
         kept = []
         for file in (msgs, acks):
@@ -492,9 +486,7 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Return whether the counts in two seals are possible: they must fit the size of the data, and each
-    other.
-    """
+    """Return whether the counts in two seals are possible: they fit the data's size and each other."""
     # Their checksums are right, but another program may have written them.
     room = seal.end - head_format.HEAD_BYTES
     if seal.records * LEAST_BYTES > room or seal.records * _LEAST_BESIDE + seal.body_bytes > room:

@@ -25,8 +25,7 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """Do as open_in_thread(), but return at once; then call ``done(store, report, error)`` in the event loop.
-    """
+    """Do as open_in_thread(), but return at once; the event loop calls ``done(store, report, error)``."""
     laters = _Laters(files, pool, committer)
 
     def opened(result, error):
@@ -43,8 +42,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 class _Laters:
-    """Stand-ins for files, pool and committer, for use in a thread. They record the calls to be made later.
-    """
+    """Stand-ins for files, pool and committer, for use in a thread. They record calls to make later."""
 
     def __init__(self, files, pool, committer):
         self._hubs = pool, committer
@@ -105,9 +103,7 @@ class LaterRegister(Later):
         return 0
 
     def appended(self, file, start, end):
-        """Record that [start, end) of a file changed. Reported later is the content that the file has after
-        recovery.
-        """
+        """Record that [start, end) of a file changed. Its content after recovery is reported later."""
         file.retain()
         self._calls.append(("overwritten", (file, start, end), {}))
 

@@ -234,8 +234,7 @@ class Requeued:
         self.excused.discard(location)
 
     def excuse(self, log, segment, location, more):
-        """Add ``more`` to the saved number of a message's deliveries without failure. Returns the new number.
-        """
+        """Add ``more`` to a message's saved number of deliveries without failure. Returns the new number."""
         count, entry = self.excused.get(location), self.excused.get_entry(location)
         if count == 0 and segment.recovered is not None:
             count, entry = segment.recovered.excused_before(record.position_of(location))

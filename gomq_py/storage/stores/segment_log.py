@@ -124,9 +124,7 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """Return the segment_list.Listed of the closed store; None without segments or if an error stopped
-        it.
-        """
+        """Return the closed store's segment_list.Listed; None without segments or if an error stopped it."""
         if self._fenced or not self._segments:
             return None
         left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}
@@ -172,9 +170,7 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """Return a list of (segment number, capacity, approximate bytes of records not acked), oldest segment
-        first.
-        """
+        """Return a list of (segment number, capacity, approximate bytes of unacked records), oldest first."""
         found = []
         self._end_stage()
         for number in sorted(self._segments):
@@ -188,9 +184,7 @@ class SegmentLog(_store.Store):
     # place of the next message, for records elsewhere
 
     def place_of(self, size):
-        """Return the location, on priority level 0, at which a record of ``size`` bytes would be appended
-        next.
-        """
+        """Return the location, on priority level 0, where a record of ``size`` bytes would go next."""
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             return record.location_of(0, self._next_number, HEAD_BYTES)
@@ -213,9 +207,7 @@ class SegmentLog(_store.Store):
         return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
     def _is_whole(self, segment, at, came_ms):
-        """Return whether a complete record begins at ``at`` (``came_ms``: see has_record). Blocks. Stops the
-        store if the disk cannot be read.
-        """
+        """Return whether a record at ``at`` is whole (see has_record). Blocks. Read errors stop the store."""
         # A kill while a body is copied leaves a valid header and an invalid body.
         was_open = segment.is_open
         try:
@@ -484,15 +476,11 @@ class SegmentLog(_store.Store):
         return segment
 
     def has_name(self, segment):
-        """Return whether the open segment's file was renamed into the store's folder, where it survives a
-        kill.
-        """
+        """Return whether the open segment's file was renamed into the store's folder, to survive a kill."""
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """Wake readers that wait for a segment. The pool calls this when it has renamed the segment's file
-        into the store's folder.
-        """
+        """Wake readers waiting for a segment. The pool calls this when its file is in the store's folder."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 
@@ -508,8 +496,7 @@ class SegmentLog(_store.Store):
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """Have a segment sealed and closed after a flush, unless it is in use, because a newer one was begun.
-        """
+        """Have a segment sealed and closed after a flush, unless in use, because a newer one was begun."""
         # Unless it is being read, it is sealed and closed after a flush.
         if segment.recovered is not None:
             return
@@ -615,9 +602,7 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def announce(self, segment=None):
-        """Report to the replicators the bytes and acks written to a segment since its last report. None: the
-        write segment.
-        """
+        """Report to replicators a segment's bytes and acks since the last report. None: the write segment."""
         segment = self._write if segment is None else segment
         if segment is None:
             return 0

@@ -104,9 +104,7 @@ class Store:
         return False
 
     def is_waiting(self):
-        """Return True if peek() can show the next message only after a thread has read its file
-        (``open_aside``).
-        """
+        """Return True if peek() must wait for a thread to read the next message's file (``open_aside``)."""
         return False
 
     def shift(self):
@@ -174,15 +172,11 @@ class Store:
         raise NotImplementedError
 
     def ready_octets(self):
-        """Return the size of the ready messages in bytes: their bodies and, if known, routing keys and
-        properties.
-        """
+        """Return the ready messages' size in bytes: bodies and, if known, routing keys and properties."""
         return self.ready_bytes
 
     def oldest_ready_ms(self):
-        """Return the approximate arrival of the oldest ready message, in Unix milliseconds; 0 if none or
-        unknown.
-        """
+        """Return the approximate arrival of the oldest ready message, in Unix ms; 0 if none or unknown."""
         return 0
 
     def failed_deliveries(self, bounds):
@@ -202,9 +196,7 @@ class Store:
         return False
 
     def browsed(self):
-        """Return a tuple of the stores that hold the messages, in order of delivery: this store, or its
-        levels.
-        """
+        """Return a tuple of the stores with the messages, in order of delivery: this store, or its levels."""
         return (self,)
 
     # its life

@@ -43,9 +43,7 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """Return the number of consumers with a damaged position in ``content``, a whole file; None if its head
-    is damaged.
-    """
+    """Return how many consumers' positions in ``content``, a whole file, are damaged; None if its head is."""
     seed = octets.crc32c(0, content, 0, 28) if len(content) >= _HEAD.size else -1
     if not content.startswith(_MAGIC) or seed != int.from_bytes(content[28:32], "little"):
         return None
@@ -60,9 +58,7 @@ def stream_of(content):
 
 
 def checksum(content):
-    """Return the CRC-32C of ``content``, a whole file. Differs between files and between versions of one
-    file.
-    """
+    """Return the CRC-32C of ``content``, a whole file. Differs between files, and between their versions."""
     return octets.crc32c(0, content, 0, len(content))
 
 

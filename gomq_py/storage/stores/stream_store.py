@@ -326,9 +326,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """Return the segment_list.Listed of the closed stream, with next offset and positions; None on
-        errors.
-        """
+        """Return the closed stream's segment_list.Listed, with next offset and positions; None on errors."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
