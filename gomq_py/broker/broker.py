@@ -172,7 +172,7 @@ class Broker:
 
     @property
     def cluster_id(self):
-        """The cluster's id, a UUID of the name in the data folder; renaming the cluster keeps it."""
+        """The cluster's id: a UUID of the name in the data folder, even if an operator has set another."""
         return f"rabbitmq-cluster-id-{uuid5(NAMESPACE_DNS, self._data_dir.cluster_name)}"
 
     def describe_pool(self):
@@ -286,8 +286,8 @@ class Broker:
 
     def delete_vhost(self, name, connections=()):
         """Delete a vhost. Returns the VHost, or None for an unknown name. Clients no longer find the vhost; a
-        background job closes ``connections``, those of its clients, and removes its contents. Raises OSError,
-        and PreconditionFailed for a protected vhost.
+        background job removes its contents. ``connections``: those of the vhost's clients; the job closes
+        them. Raises OSError, and PreconditionFailed for a protected vhost.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:

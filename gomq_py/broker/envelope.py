@@ -121,8 +121,8 @@ class BasicEnvelope(Envelope):
 
 def envelope_of(raw, tables, reply_to=None):
     """Make the Envelope of encoded basic properties. ``tables``: the TableLimits that the headers must keep.
-    ``reply_to(name)`` returns the text that replaces the property reply_to, ``name``, or None to keep it.
-    Raises Malformed, and the errors of ``reply_to``.
+    ``reply_to(name)`` is called with the property reply_to, if present; it returns the text to put in its
+    place, or None to keep it. Raises Malformed, and the errors of ``reply_to``.
     """
     scan = PropertyScan()
     if not scan.scan_octets(raw):

@@ -136,7 +136,7 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """The hash ring: maps 32-bit hashes to destinations. At equal points, the first by name counts."""
+    """The hash ring: maps 32-bit hashes to destinations. Of several at a point, the first by name counts."""
 
     def __init__(self):
         # part number: (sorted points, indexes of their names, number of each point within its name)

@@ -108,9 +108,9 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """Return (copy of a due message, its headers as a dict) for routing. Delay headers are negated, so that
-    no exchange delays the copy again. A scheduled message gets headers with its name and time. The expiration
-    counts from ``now_ms``.
+    """Return (copy of a due message, the copy's headers as a dict) for routing. Delay headers are negated, so
+    that no exchange delays the copy again. If the message has a schedule, headers tell the schedule's name
+    and time. The expiration counts from ``now_ms``.
     """
     edit, fields = PropertyEdit(message.get_properties()), message.describe()
     persistent = fields["persistent"]

@@ -15,9 +15,9 @@ class Exchange:
 
         state           the ExchangeState with its counters and the revision that cached routes are checked
                         against
-        needs_headers   routing depends on more than the routing key, so routes are not cached
-        watched_list    only a list in the header of this name counts besides the key; a route is cached for
-                        each list
+        needs_headers   routing depends on more than the routing key, so routes by key alone are not cached
+        watched_list    name of a header if, besides the key, only the list in this header decides; then a
+                        route is cached for each key and list. Otherwise None
         predeclared     exists in every run, cannot be deleted, and is in no log and no export
         departed        {deleted destination, which gets no messages: count of its bindings yet to remove}
     """
@@ -101,8 +101,8 @@ class Exchange:
         """Raise PreconditionFailed if this exchange type cannot match such a binding."""
 
     def asks_for(self, binding):
-        """Return (routing key, arguments) of a binding in the federation's upstream broker. That binding gets
-        the messages that ``binding`` matches.
+        """Return (routing key, arguments) with which federation binds in the upstream broker, to get the
+        messages that ``binding`` matches here.
         """
         return binding.routing_key, binding.arguments
 

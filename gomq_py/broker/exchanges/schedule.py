@@ -70,7 +70,7 @@ class Schedule:
         return self._within(self._after_ms(self.time_ms, max(past_ms, self.time_ms)))
 
     def late_ms(self, now_ms):
-        """Return the first missed time to send. Only the last MOST_MISSED times up to ``now_ms`` are sent."""
+        """Return the first of the missed times that are still sent: the last MOST_MISSED up to ``now_ms``."""
         until_ms = min(now_ms, self._end_ms or now_ms)
         if self._every_ms is None:
             first_ms = next(islice(self._cron_back(until_ms), MOST_MISSED - 1, None), 0)
@@ -120,8 +120,8 @@ class Schedule:
 
 
 def read(headers, is_empty, now_ms):
-    """Return the Schedule of a message's headers, after a check. ``is_empty``: True if the message
-    deletes the schedule of its ``name``; other fields are ignored. Raises PreconditionFailed, OutOfResources.
+    """Check x-schedule in a message's headers and return the Schedule. ``is_empty``: True if the message has
+    no body: it deletes a schedule, and only ``name`` is read. Raises PreconditionFailed, OutOfResources.
     """
     table = headers[X_SCHEDULE]
     if not isinstance(table, dict):

@@ -5,13 +5,13 @@ A pattern has words between dots, ``*`` for exactly one word, ``#`` for any numb
 empty word.
 
 A match walks a trie of the patterns, word by word, and visits each node that the key reaches. Patterns with
-``*`` in the same positions cost little, however many they are. Patterns with words behind a ``#``, or with
+``*`` in the same positions cost little, however many they are. Patterns with words after a ``#``, or with
 ``*`` in unusual positions, cost more, because most keys reach most of their nodes. The trie takes a limited
 number of these; the others go into shards (TopicShards).
 
 A shard is a bit-parallel automaton of some thousand words, which does a few operations on an integer for each
 word of the key. A pattern with n words besides ``#`` has n + 1 adjacent bits; a set bit i means that i of its
-words have been found. A ``#`` behind word i keeps bit i set, whatever word of the key comes next. A shard is
+words have been found. A ``#`` after word i keeps bit i set, whatever word of the key comes next. A shard is
 rebuilt when more than half of its bits are of removed patterns.
 """
 
@@ -142,7 +142,7 @@ class TopicTrie:
         return node
 
     def match(self, key, targets):
-        """Add the destinations of all patterns that match the key to the dict ``targets``, as keys."""
+        """Add to the dict ``targets``, as its keys, the destinations of all patterns that match ``key``."""
         words = split_key(key)
         if self.shards.words:
             self.shards.match(words, targets)
@@ -249,7 +249,7 @@ def arrangement(words):
 
 
 class TopicShards:
-    """Automata (shards) that map the patterns too slow for the trie to destinations. ``words``: count of
+    """The shards (automata): they contain the patterns that are too slow for the trie. ``words``: count of
     words in all patterns here; ``rebuilt``: count of bits set up by all rebuilds.
     """
 

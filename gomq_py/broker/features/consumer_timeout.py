@@ -8,7 +8,7 @@ POLICY_KEY, ARGUMENT = "consumer-timeout", "x-consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """Return the smaller limit above 0 of argument and policy, or 0 if these set only 0; None if unset."""
+    """Return the smallest limit above 0 that argument and policy set; 0 if they set only 0; None if unset."""
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)

@@ -1,7 +1,7 @@
 """Elsewhere: policy keys of RabbitMQ's plugins, mirrors and clusters, which have no effect in this broker.
 
 RabbitMQ's definitions contain these keys. This module checks the values that RabbitMQ checks, so that
-RabbitMQ accepts an export of them.
+RabbitMQ accepts definitions that this broker exports.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature

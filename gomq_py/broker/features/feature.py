@@ -16,7 +16,7 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``, with a value of type ``kind``; if None, means ``value``."""
+    """A flag of ``gomq-py-ctl create_queue``: takes a value of type ``kind``; if None, it sets ``value``."""
 
     name: str
     help: str
@@ -29,7 +29,7 @@ class Feature:
     """Describes one setting of queues or exchanges.
 
         effect          a sentence for docs/arguments.md; begins with "None" for a setting without effect
-        value           an example, and behind a colon the unit and the range
+        value           an example, and after a colon the unit and the range
         default         the value if nothing is given
         others          how RabbitMQ 4 and LavinMQ 2.9 differ, as a text; "Alike.": they do not; "Neither.":
                         both lack the setting
@@ -43,8 +43,8 @@ class Feature:
         word            RabbitMQ's name for the value, in error texts
         check_beside(feature, definition)
                         raises PolicyError if other keys of the policy exclude this one
-        hands_on_to     kind of the entity that the value names and that gets messages, "exchange" or "queue".
-                        "": the value only says how messages go there. None: the key sends no messages on
+        hands_on_to     "exchange" or "queue" if the key sends messages on to one that the value names; "" if
+                        the value is only their routing key; None if the key sends no messages on
         component       the component whose handler (broker.policies.parameters) applies the key
         setting         the attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes
         by_queue        True if the queue itself applies the setting

@@ -1,7 +1,7 @@
 """Federation: names the upstreams of a queue or exchange. Applied by gomq_py.federation.
 
-Upstreams are parameters of the vhost. A policy names one upstream, a set of upstreams, or a pattern of their
-names. As in RabbitMQ, it has only one of these three keys.
+Upstreams are parameters of the vhost. Three policy keys name one upstream, a set of upstreams, or a pattern
+of their names. As in RabbitMQ, a policy may have only one of the keys.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature

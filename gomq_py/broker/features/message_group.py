@@ -2,7 +2,7 @@
 
 ``x-message-group`` tells where a message names its group: ``header:NAME``, ``routing-key`` or
 ``correlation-id``. ``x-message-group-limit`` limits the unacknowledged messages of a group. The policy keys
-have effect only when a queue is declared, which then keeps the values as its arguments. Applied by
+have effect only when a new queue is declared; the queue then keeps the values as its arguments. Applied by
 broker.topology.queue_factory, which gives such a queue a storage.stores.group_store.
 """
 from gomq_py.broker.features import checks, policy_checks
@@ -36,8 +36,8 @@ def limit_of(arguments):
 
 
 def with_policy(existing, arguments, definition):
-    """Return the arguments of a queue.declare, completed with a message group. A missing value is taken from
-    the queue ``existing``. If that is None, it is taken from a new queue's policies, ``definition()``.
+    """Return the arguments of a queue.declare. If they lack a message group, add that of the queue
+    ``existing``. For a new queue (None), add that in ``definition()``, the definition of its policies.
     """
     if MESSAGE_GROUP in arguments:
         return arguments

@@ -5,8 +5,8 @@ Values of ``x-stream-offset``:
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
     "next"            messages published from now on; the default
-    a number          the message of this offset; if it is gone, the oldest kept; if it is yet to come, the
-                      next published, because a power loss may lower the next offset
+    a number          the message of this offset. If it is gone: the oldest kept. If it is yet to come: the
+                      next published. (The broker's next offset may be lower after a power loss.)
     a negative number the newest -n messages
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)

@@ -22,7 +22,7 @@ _KEPT = object()
 
 
 class SetterRights:
-    """The rights of the user who set the vhost's policy ``name``, or of ``by``, who is to set it."""
+    """The rights of the user who set the vhost's policy ``name``; if given, those of the user ``by``."""
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 
@@ -68,7 +68,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """Return the User ``by``, whose rights limit policies, _Nobody if deleted, or None for no limit."""
+    """Return the User ``by``, whose rights limit a policy; _Nobody for a deleted user; None for no limit."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)

@@ -25,9 +25,9 @@ class VHostPolicies(Job):
     """A vhost's policies (the PolicySet ``user``) and operator policies (``operator``), and the job that
     applies them.
 
-        configure(queue, settings), when_safe
-                                functions of the queue factory: apply QueueSettings or None; call back when
-                                changes are safe
+        configure(queue, settings)
+                                the queue factory's: applies QueueSettings; None removes all limits
+        when_safe               Durability.when_safe, for the ids that an exchange remembers (ExchangeIds)
         left_out(kind)          returns the policy keys without meaning for a queue type or exchanges
         told(vhost, entity)     called after the policies that apply to a queue or exchange were computed
     """
@@ -53,8 +53,8 @@ class VHostPolicies(Job):
         self._put_under(queue, queue.type, self._configure_queue)
 
     def with_group(self, existing, name, arguments):
-        """Return the arguments of a queue.declare, completed with a message group that they lack: that of the
-        ``existing`` queue or, if that is None, the one in the policies for a new queue.
+        """Return the arguments of a queue.declare. If they lack a message group, add that of the queue
+        ``existing``. For a new queue (None), add that in the policies for its ``name``.
         """
         return with_policy(
             existing, arguments, lambda: self._in_force(queue_type_of(arguments), name).definition)
@@ -105,7 +105,7 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """Return (policy keys without effect on an entity, those that the setter's rights exclude)."""
+        """Return (policy keys without effect on an entity, those of them forbidden to the setter)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
@@ -116,7 +116,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """Return an entity's PolicyChange, if ``policy`` were set and ``would`` the PolicySet with it."""
+        """Return the PolicyChange of ``entity`` by the new ``policy``. ``would``: the PolicySet with it."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)

@@ -94,7 +94,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Return the cost of messages skipped (filtered, damaged) since the last call, as bytes delivered."""
+        """Return the cost of messages skipped since the last call, in bytes that count as if delivered."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost

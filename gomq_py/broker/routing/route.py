@@ -130,7 +130,7 @@ class Route:
 
 
 class RememberedRoutes:
-    """Cache of routes of one connection or delay queue, which chooses the form of the keys (bytes).
+    """Cache of the routes of one owner, a connection or delay queue. The owner chooses how keys are encoded.
     ``ask(key)`` makes a Route that the cache lacks; it returns None if such messages must take the general
     publish path. ``last``: the route found last, or None. ``last_key``: its key, which callers compare before
     they call ``find``.

@@ -51,9 +51,9 @@ class Routing:
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """Return (destinations, name of a header). The destinations are those of all messages with this key
-        and the same list in that header; if the name is None, of all messages with this key. Returns None if
-        the destinations depend on headers in another way.
+        """Return (destinations, None) if all messages with this key have these destinations. Return
+        (destinations, name of a header) if all messages with this key and the same list in that header have
+        them. Return None if the destinations depend on headers in another way.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -248,7 +248,7 @@ def published(message, destinations):
 
 
 def with_properties(headers, properties):
-    """Return the headers plus ``properties`` that an exchange may hash, under names that begin with NUL."""
+    """Return headers plus the ``properties`` that an exchange may hash. Their keys begin with NUL."""
     # No client's header names do.
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
     return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

@@ -125,7 +125,7 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """Make a function that returns whether the binding alone matches a message with a key and ``headers``."""
+    """Make a function(key): True if this binding alone matches a message with that key and ``headers``."""
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):

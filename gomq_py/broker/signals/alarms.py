@@ -20,8 +20,8 @@ class Alarms:
 
     def subscribe(self, listener):
         """Have ``listener(reason)`` called when the first alarm is raised, so that publishers must wait, and
-        ``listener(None)`` when the last one is lifted. If an alarm is on, call it at once. ``reason``: see
-        the property.
+        ``listener(None)`` when the last one is lifted. If an alarm is on already, call ``listener(reason)``
+        at once. ``reason``: a text, that of Alarms.reason.
         """
         self._listeners.append(listener)
         if self.reason is not None:

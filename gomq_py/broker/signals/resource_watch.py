@@ -116,7 +116,7 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm, or lift it if the data folder's ``identity`` (None: gone) is that of boot time."""
+        """Raise an alarm if the data folder's ``identity`` (None: gone) is not that of boot; else lift it."""
         # Messages would be lost.
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")

@@ -78,7 +78,7 @@ def _of_all(vhosts, entries):
 
 
 def header(definition_format, **origin):
-    """Return the entries of an export that name the broker and version that wrote it."""
+    """Return an export's first entries: the broker that wrote it, its version, the format, and ``origin``."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
         "product_version": __version__, "rabbitmq_definition_format": definition_format, **origin,

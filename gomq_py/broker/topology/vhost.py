@@ -216,7 +216,7 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """Return these earlier destinations, without deleted queues and with reopened queues' new objects."""
+        """Return the destinations; each queue is replaced by the present queue of its name, or left out."""
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 

@@ -3,8 +3,8 @@
 QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
 copies are *safe* (durable copies: on disk). So a crash leaves it in two queues rather than in none. A job
 (transfer.engine) sends dead letters in order of death; a chain of overflowing queues never deepens the stack.
-If a destination cannot store a dead letter, it waits in its queue, and later ones with its reason wait there,
-too. A dead letter that can never be sent stays in its queue with the reason (broker.queues.set_aside).
+A dead letter that a destination cannot store waits in its queue, and so do later ones of this queue with the
+same reason. One that can never be sent stays in its queue with the fault (broker.queues.set_aside).
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -372,7 +372,7 @@ class DeadLetterExchanges(Target):
             route.note(self._counts)
 
     def _publish(self, dead, message):
-        """Publish a copy to the message's destinations. Returns those that lack room for it, or None."""
+        """Publish a copy to the message's destinations. Returns those that lack room; None: none does."""
         route = self._route
         if (
             route is None or route.queue is not dead.queue or route.settings is not dead.settings
@@ -426,7 +426,7 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Finds the destinations for the dead letters of one queue and reason in one slice. ``addresses``:
+    """Finds the destinations for those dead letters of a slice that have one queue and reason. ``addresses``:
     {(routing, properties): Address}, shared by equal dead letters. ``address``: the Address used last.
     ``exchange``: None if the dead letters are dropped. ``first_deaths``: the cache that Death fills.
     """
@@ -497,8 +497,8 @@ class Death:
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``queue``: where the message died. ``routing_key``: the dead letter routing key, or None.
-        ``first_deaths``: a slice's cache of the headers of first deaths, or None.
+        """``queue``: name of the queue where the message died. ``routing_key``: the dead letter routing key,
+        or None. ``first_deaths``: None, or a dict by which a slice's messages share headers of first deaths.
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
@@ -602,7 +602,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """Return the x-death entries, this death's first: new, or that of its queue and reason counted up."""
+    """Return the x-death entries after this death. Its entry, a new one or one counted up, is the first."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:
@@ -620,8 +620,8 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """Merge x-death entries with the same queue and reason into the first of them. If that one has no count,
-    it gets their number, as in RabbitMQ. Entries that are not tables are dropped.
+    """Merge x-death entries with the same queue and reason into the first of them. If the first has no count,
+    the number of merged entries becomes its count, as in RabbitMQ. Drops entries that are not tables.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):

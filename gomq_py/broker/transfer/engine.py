@@ -118,8 +118,8 @@ class Target:
 
 
 class CopyRoom:
-    """A buffer for all copies of a slice. ``p``: pointer to write the copy to, valid once ``has()`` has
-    returned True. ``owner``: the object that holds the memory.
+    """A buffer that the copies of a slice use in turn. ``p``: pointer to write a copy to, valid once has()
+    has returned True. ``owner``: the object that holds the memory.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -128,7 +128,7 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Make room for ``count`` bytes, in place of the last copy. Returns False above MOST_OCTETS."""
+        """Make room for ``count`` bytes, which overwrite the last copy. Returns False above MOST_OCTETS."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):

@@ -100,7 +100,7 @@ class Schedules:
         return _copy(message, schedule, time_ms)
 
     def has_same(self, message):
-        """True if a schedule with the same bytes exists, and its next time is no later than a new one's."""
+        """True if the same schedule is stored, and its next time is no later than ``message`` would get."""
         schedule, there = _schedule.of_message(message), Message()
         entry = self._by_name.get(schedule.name)
         if entry is None or entry.is_aside or not self._queue.store.read(entry.location, there):

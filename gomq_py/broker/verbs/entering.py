@@ -9,8 +9,9 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
 
 def check_credentials(logins, clients, username, password, host, deadline):
-    """Log a client in from the address ``host``, and count the login. Returns the User. ``password``: bytes,
-    or None if a verified certificate names the user. Raises LoginRefused. May switch greenlets.
+    """Log a client in from the address ``host``, and count the login in ``clients`` (hub.clients.Clients).
+    Returns the User. ``password``: bytes, or None if a verified certificate names the user. ``deadline``:
+    the login's, paused while the login is delayed. Raises LoginRefused. May switch greenlets.
     """
     # ``clients`` may stop admitting connections before this returns, so the caller must check that
     # afterwards.

@@ -94,7 +94,7 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """Return the last waiting answer; publishes that need no flush join it. Only if is_waiting()."""
+        """Return the last waiting answer, which publishes without a flush join. Requires is_waiting()."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):

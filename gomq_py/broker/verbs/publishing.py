@@ -217,7 +217,7 @@ def begun(vhost, message, destinations, mandatory=False):
 
 
 def stored(publication, taken, somebody_took):
-    """Note a publish's result in the Publication, and count it. ``taken``, ``somebody_took``: as there."""
+    """Record ``taken`` and ``somebody_took``, which Publication explains, and count the publish."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took

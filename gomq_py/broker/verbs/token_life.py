@@ -23,8 +23,8 @@ class TokenLife:
 
     def renew(self, secret, hold, renewed, refused):
         """Verify a newer token (bytes) in a greenlet, then call ``renewed()`` or ``refused(error)``. The
-        issuer's keys may have to be fetched for that. ``hold`` pauses the reading of the client, whose
-        later requests may need the new token's rights. ``hold`` is released after the check.
+        issuer's keys may have to be fetched for that. ``hold``: the caller's pause in reading from the
+        client, because later requests may need the new token's rights; it is released after the check.
         """
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)
 
