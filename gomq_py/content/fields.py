@@ -54,7 +54,7 @@ class Seconds(int):
 
 
 class TypedInt(int):
-    """Base of integers that are encoded as the AMQP type that their class stands for."""
+    """Base of the integer classes below, each of which is encoded as one AMQP type."""
 
     __slots__ = ()
     NAME = ""  # the type's name in RabbitMQ
@@ -126,7 +126,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """Check the value with type byte at ``at``. Return the offset behind it; -1 if malformed or too deep."""
+    """Check the value with type byte at ``at``. Return the offset after it; -1 if malformed or too deep."""
     if at >= end:
         return -1
     kind = p[at]
@@ -184,7 +184,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """Check the table at ``at``, u32 size first. Return the offset behind it; -1 if malformed."""
+    """Check the table at ``at``, u32 size first. Return the offset after it; -1 if malformed."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)
@@ -195,7 +195,7 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """Check and decode the table (u32 size first) at ``offset``. Return (dict, offset behind the table). The
+    """Check and decode the table (u32 size first) at ``offset``. Return (dict, offset after the table). The
     first of equal keys wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
     """
     p = octets.pointer(data)
@@ -206,7 +206,7 @@ def decode_table(data, offset=0, deeper=0):
 
 
 def decode_value(data, offset=0):
-    """Check and decode the value at ``offset``. Return (value, offset behind it). Raises Malformed."""
+    """Check and decode the value at ``offset``. Return (value, offset after it). Raises Malformed."""
     p = octets.pointer(data)
     end = check_value(p, offset, len(data), 0) if offset >= 0 else -1
     if end < 0:
@@ -215,7 +215,7 @@ def decode_value(data, offset=0):
 
 
 def skip_value(p, at):
-    """Return the offset behind the already checked value whose type byte is at ``at``."""
+    """Return the offset after the already checked value whose type byte is at ``at``."""
     kind = p[at]
     if kind == LONGSTR or kind == OCTETS or kind == TABLE or kind == ARRAY:
         return at + 5 + octets.be32(p, at + 1)
@@ -338,7 +338,7 @@ def integer(p, at):
 
 
 def put_integer(target, at, number):
-    """Encode an integer at ``target[at]``, in at most nine bytes. Return the offset behind it."""
+    """Encode an integer at ``target[at]``, in at most nine bytes. Return the offset after it."""
     if -0x80000000 <= number <= 0x7FFFFFFF:
         target[at] = INT32
         octets.put_be32(target, at + 1, number & 0xFFFFFFFF)
@@ -488,9 +488,9 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """Find a key (bytes) in a raw table of ``length`` bytes (u32 size first). Returns three offsets: of its
-    entry, of its value's type byte, and behind its value. Returns None if the key is missing. Raises
-    Malformed.
+    """Find a key (bytes) in a raw table of ``length`` bytes (u32 size first). Returns three offsets: of the
+    entry, of its value's type byte, and of the first byte after the entry. Returns None if the key is
+    missing. Raises Malformed.
     """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")

@@ -33,7 +33,7 @@ class Form:
         """Write the basic properties of a message at ``out[at]``. Leave out properties that do not fit.
 
         Writes at most ``most`` bytes, which is LEAST_ROOM or more, and at most ``basic_bound()`` bytes.
-        ``out`` must have room for the smaller number. Returns the offset behind the last byte written, or
+        ``out`` must have room for the smaller number. Returns the offset after the last byte written, or
         -1 if the message's properties are malformed.
         """
         raise NotImplementedError
@@ -55,7 +55,7 @@ _FORMS: list = [None] * 256
 
 
 def register(form):
-    """Use this Form for ``form.kind``, not an earlier one. Raises ValueError for BASIC or a kind over 255."""
+    """Register a Form for its ``kind``, replacing any earlier. Raises ValueError for BASIC or above 255."""
     if not BASIC < form.kind < 256:
         raise ValueError(f"content of kind {form.kind} needs no form, or cannot be stored")
     _FORMS[form.kind] = form

@@ -7,7 +7,7 @@ buffer without a copy of the body.
 
 class Gathered:
     """A body of ``size`` bytes, of which ``received`` have arrived. It begins at ``at`` in the buffer
-    ``octets``, which is ``lent.octets``. The buffer stays reserved while a reference to ``lent`` exists.
+    ``octets``. ``lent``: owner of this buffer, which stays reserved while the owner is referenced.
     """
 
     __slots__ = ("octets", "at", "size", "received", "_lent")
@@ -29,11 +29,11 @@ class Gathered:
         self.received += len(octets)
 
     def came(self, count):
-        """Count ``count`` bytes as received, which the caller has written into ``room()``."""
+        """Count ``count`` bytes as received, after the caller has written them into the view from room()."""
         self.received += count
 
     def room(self, count, ahead=0):
-        """Return a view to write ``count`` bytes of the body, ``ahead`` bytes behind the received ones."""
+        """Return a view to write ``count`` bytes of the body, ``ahead`` bytes after the received ones."""
         start = self.at + self.received + ahead
         return self.octets[start:start + count]
 

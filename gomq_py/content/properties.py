@@ -1,6 +1,6 @@
 """Basic properties: scans them in place as a message passes, and decodes them only for a reader.
 
-The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a u16 of flags, then
+The bytes are those of a content header after class, weight and body size (§4.2.6.1): a u16 of flags, then
 the flagged properties in this order:
 
     bit 15 content_type s   14 content_encoding s   13 headers F   12 delivery_mode B   11 priority B
@@ -73,7 +73,7 @@ _SHORT, _LONGLONG = Struct(">H"), Struct(">Q")
 
 
 def skip_shortstr(p, at, end):
-    """Return the offset behind the short string at ``at``; -1 if the string runs past ``end``."""
+    """Return the offset after the short string at ``at``; -1 if the string runs past ``end``."""
     if at >= end or p[at] > end - at - 1:
         return -1
     return at + 1 + p[at]
@@ -137,7 +137,7 @@ class PropertyScan:
         return 0 if at == end else -1
 
     def scan_head(self, p, at, end):
-        """Scan content_type to priority. Return the offset behind them, or -1 if they are malformed."""
+        """Scan content_type to priority. Return the offset after them, or -1 if they are malformed."""
         if self.flags & CONTENT_TYPE:
             at = skip_shortstr(p, at, end)
             if at < 0:
@@ -171,7 +171,7 @@ class PropertyScan:
         return at
 
     def scan_tail(self, p, at, end):
-        """Scan correlation_id to cluster_id. Return the offset behind them, or -1 if they are malformed."""
+        """Scan correlation_id to cluster_id. Return the offset after them, or -1 if they are malformed."""
         flags = CORRELATION_ID
         while flags >= CLUSTER_ID:
             if self.flags & flags:
@@ -236,7 +236,7 @@ class PropertyEdit:
         return flags.to_bytes(2, "big") + properties[2:start] + headers + rest
 
     def _place_of_headers(self):
-        """Return the offset for new headers: behind content_type and content_encoding."""
+        """Return the offset for new headers: after content_type and content_encoding."""
         at = 2
         for flag in (CONTENT_TYPE, CONTENT_ENCODING):
             if self._scan.flags & flag:
@@ -368,7 +368,7 @@ def due_ms(p, at, end, arrived_ms):
 def negate(target, to, p, at, end):
     """Copy the header entries in [``at``, ``end``) to ``target[to]``, with the two delay headers negated.
 
-    The copy may be MOST_LONGER bytes longer. Returns the offset behind it, or UNTOLD if ``told()`` cannot
+    The copy may be MOST_LONGER bytes longer. Returns the offset after it, or UNTOLD if ``told()`` cannot
     read one of the two values.
     """
     delay_at = deliver_at = -1
@@ -394,12 +394,12 @@ def negate(target, to, p, at, end):
 
 
 def is_key(p, at, key, length):
-    """Return whether the table entry at ``at`` has this key of ``length`` bytes, without a size in front."""
+    """Return whether the table entry at ``at`` has this ``key``, given as ``length`` bytes without a size."""
     return p[at] == length and octets.same(p, at + 1, key, 0, length)
 
 
 def is_told(p, at):
-    """Return whether told() can read the value at ``at``: a timestamp, or an integer whose negative fits."""
+    """Return whether told() can read the value at ``at``: a timestamp, or an integer above -2**63."""
     if p[at] == fields.TIMESTAMP:
         return octets.be64(p, at + 1) <= LAST_DATE_S
     return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST

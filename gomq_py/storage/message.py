@@ -27,7 +27,7 @@ class Message:
         publisher         the client that published it, if routing needs it, else None
         at_once           append() writes the message to a file at once, not at the end of the batch
         may_wait          the publisher can wait until a thread has made files
-        lacking           ``wait`` of the StoreLater that append() raised
+        lacking           the method ``wait`` of the StoreLater that append() raised
         waits_until_ms    Unix milliseconds until which the message waits for a consumer before it is stored;
                           0: it does not wait
     """

@@ -21,13 +21,13 @@ the lock; a second process gets an error that names the first.
       cluster_name        the broker's name among brokers; its existence shows that the first boot is over:
                           from then on definitions and users are never empty
       pool/               spare segment files: emptied ones, and new ones made ahead; cleared at boot
-      queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
+      queues/<id>.<inc>/  one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
       transient/          files of transient queues are made here, without names, so the folder is empty
       set-aside/          files that no queue or log uses, kept for the operator; never read
 
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex, because names may contain "/",
-".." and NUL, and may be longer than a file name. Code that reads older schema versions stands beside
-each format, not here.
+".." and NUL, and may be longer than a file name. ``<inc>`` is the start of the queue's incarnation, in hex.
+Code that reads older schema versions stands beside each format, not here.
 """
 import contextlib
 import errno
@@ -149,8 +149,8 @@ class DataDir:
         return self
 
     def follow(self):
-        """Lock the folder of a cluster follower, for a client that copies the leader's files. Returns this
-        object. ``open`` later makes this node the leader. Changes no data. Blocks; raises as ``open`` does.
+        """Lock the folder of a cluster follower, which copies the leader's files. Returns this object. If the
+        node becomes the leader, call ``open``. Finishes an interrupted swap. Blocks; raises as ``open``.
         """
         self._make_root()
         if self._wants_lock:
@@ -266,7 +266,7 @@ class DataDir:
         return self._at(TRANSIENT)
 
     def queue_folder(self, vhost, queue):
-        """Return the path of a durable queue's folder, which need not exist."""
+        """Return the path of a durable queue's folder, without the "." and <inc> at its end."""
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
     def set_aside(self, path):
@@ -602,8 +602,8 @@ def boot_id():
 
 
 def queue_id(vhost, queue):
-    """Return the name of a queue's folder: 40 hex digits. ``vhost`` and ``queue``: str, in which surrogates
-    (surrogateescape) stand for bytes that are not UTF-8.
+    """Return the hash in the name of a queue's folder: 40 hex digits. ``vhost`` and ``queue``: str, in which
+    surrogates (surrogateescape) stand for bytes that are not UTF-8.
     """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
     return sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]

@@ -201,7 +201,7 @@ class Files:
             self.register.appended(file, start, end)
 
     def reading(self, file):
-        """Return a Reading, which keeps a slow reader's mapped file open, out of the pool. Raises OSError."""
+        """Return a Reading, by which a slow reader keeps a mapped file open. Raises OSError."""
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
@@ -468,7 +468,7 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the event loop may call ``sync``. False if a test replaced it by one that may block."""
+        """Whether the event loop may call ``sync``. False if a test replaced ``sync``: it may block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):

@@ -1,8 +1,8 @@
 """Mapping: maps a file for reading and writing, and flushes it without a descriptor.
 
-Used by files. On Linux a mapping holds the open file from which it was made. ``msync`` flushes that file as
-``fdatasync`` does, and reports every error of the disk since the file was opened or last flushed. A
-descriptor opened later would miss errors that were reported before.
+Used by storage.disk.files. On Linux a mapping holds the open file from which it was made. ``msync`` flushes
+that file as ``fdatasync`` does, and reports every error of the disk since the file was opened or last
+flushed. A descriptor opened later would miss errors that were reported before.
 """
 import ctypes
 import errno

@@ -1,8 +1,8 @@
 """Open file: a mapped file or a log, which stays open until its last user closes it; also functions that
 flush files and allocate disk space.
 
-Used by files, which opens and changes files and reports changes to the replicators. ``posix.close`` closes
-the descriptors, because gevent's ``os.close`` closes later, when another thread may have the same number.
+Used by storage.disk.files, which opens and changes files and reports changes to the replicators. Descriptors
+are closed by ``posix.close``: gevent's ``os.close`` closes later, when the number may be another file's.
 """
 import errno
 import os

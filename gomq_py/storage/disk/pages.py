@@ -1,5 +1,5 @@
-"""Pages: reads a file's pages into memory before their use, and drops them from the process. Used by files.
-Changes no file. Functions that block say so; all others are quick.
+"""Pages: reads a file's pages into memory before their use, and drops them from the process. Used by
+storage.disk.files. Changes no file. Functions that block say so; all others are quick.
 """
 import contextlib
 import errno

@@ -1,8 +1,8 @@
 """Register: gives each file of a data folder an id, by which the replicators identify the file.
 
-Used by files, which reports each change by path; the register reports it to the replicators by id. A renamed
-file keeps its id, and a later file of the same name gets a new id. So a late change still reaches the right
-file. A file made by a thread is registered when it is reported.
+storage.disk.files reports each change to the register by path; the register reports it to the replicators by
+id. A renamed file keeps its id, and a later file of the same name gets a new id. So a late change still
+reaches the right file. A file made by a thread is registered when it is reported.
 """
 import os
 import stat
@@ -19,7 +19,7 @@ VERBS = (
 
 
 class NullRegister:
-    """The register of a broker without replicators. Ignores changes unless a replicator is attached."""
+    """The register of a broker that begins without replicators. Ignores changes until one is attached."""
 
     replicators = ()
     told = 0  # also while a replicator is attached: no promise waits for that one

@@ -118,4 +118,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing, as an urgent job of a BackgroundWorker: ``done`` runs after all urgent jobs before it."""
+    """Do nothing. An urgent job of a BackgroundWorker, whose ``done`` runs after all earlier urgent jobs."""

@@ -1,9 +1,10 @@
 """Replicator: the interface that gets each change of a file.
 
-Owned by storage. ``storage.disk.register`` calls it after each change that succeeded, once per batch. A
-cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
-changes, on the event loop's thread, and must neither block nor raise. ``file.read(start, end)`` returns the
-*present* content of a range, so it must be called before the method returns.
+Owned by storage. ``storage.disk.register`` calls it after each change that succeeded; for writes to a mapped
+file once per batch. A cluster's leader implements it to copy the changes to its followers. The calls come in
+the order of the changes, on the event loop's thread, and must neither block nor raise.
+``file.read(start, end)`` returns the *present* content of a range, so it must be called before the method
+returns.
 
 Threads rename files and write to logs, and report afterwards. A killed process may have made unreported
 changes, so a returning follower compares names and logs. ``file_id`` is the file's id in the register, which
@@ -54,8 +55,8 @@ class Replicator:
         raise NotImplementedError
 
     def flushing(self):
-        """Note that a flush of all reported changes begins and that a caller waits for it. A follower should
-        flush, too. This call does not count as a change.
+        """A flush of all reported changes begins, and a caller waits for it. A follower should flush, too.
+        This call does not count as a change.
         """
 
     def diverged(self):
@@ -82,9 +83,8 @@ class Range:
         self._file = file
 
     def take_into(self, target):
-        """Copy the next bytes of the range into ``target``, a memoryview. Returns their number, which is
-        lower than the length of ``target`` at the end. Call until then, or call ``drop``. Raises OSError;
-        then the range is dropped.
+        """Copy the next bytes of the range into ``target``, a memoryview. Returns the number of bytes copied.
+        Call until the whole range is read, or call ``drop``. Raises OSError; then the range is dropped.
         """
         start, self._at = self._at, min(self._at + len(target), self._end)
         is_last = True

@@ -75,8 +75,8 @@ class BackgroundWorker:
     def add(self, function, *arguments, done=None, first=False):
         """Have a thread call ``function(*arguments)`` soon, beside the flushes. ``done(result, error)``, if
         given, is called in the event loop after the job. It must neither switch greenlets nor raise.
-        ``first``: the job is urgent; urgent and other jobs alternate. If ``first`` is a number n above 1, up
-        to n other jobs without ``done`` run together after this job.
+        ``first``: the job is urgent; urgent and other jobs alternate. With ``first=n``, n above 1, up to n
+        other jobs without ``done`` run together, in one thread, after this job.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -125,7 +125,7 @@ class BackgroundWorker:
 
     @staticmethod
     def _do_each(pieces):
-        """Run jobs in turn in a thread. Returns Failures. Logs nothing: log locks are the event loop's."""
+        """Run jobs in turn in a thread. Returns Failures. Logs nothing: log locks may be gevent's."""
         failures = Failures()
         for function, arguments, _ in pieces:
             try:

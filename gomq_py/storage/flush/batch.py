@@ -41,7 +41,7 @@ class FlushBatch:
 
     def collect(self, function, unawaited):
         """Return the jobs that flush the stores' files, (``function``, file, store), and retain the files. A
-        store that cannot be flushed fails this flush, unless the store is in ``unawaited``.
+        store that cannot be flushed fails this flush. ``unawaited``: stores whose StoreError is ignored.
         """
         # unawaited: the stores with only acks to flush. No confirm depends on acks.
         jobs = []
@@ -312,8 +312,8 @@ class NameChanges:
         ``changes``: a list of storage.disk.files.Change; the first error ends the list. ``done(error or
         None)``, if given, is called in the event loop, and must neither switch greenlets nor raise. A failed
         change fails the callbacks of the flush; a missing file fails them only with ``Change.needed``.
-        ``soon``: make these changes before all others, within ``SOON_S`` or right after the flush that runs
-        then; for files to reuse.
+        ``soon``: make these changes before all others, within ``SOON_S`` or, if a flush is running by
+        then, right after that flush. For files that are to be reused.
         """
         if soon and self._gathers_soon:
             if not self._soon:

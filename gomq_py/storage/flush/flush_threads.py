@@ -1,9 +1,9 @@
 """Flush threads: flush files in native threads that never take the interpreter's lock.
 
-A leaf, used by flusher, written as C in ``flush_threads.pxd``. Interpreted code has no such threads. A flush
-thread sleeps on its own semaphore, flushes the files passed to it, and writes to an eventfd, which the event
-loop watches. That is four system calls per flush; a Python thread would take the interpreter's lock twice and
-make ten futex calls.
+Used by storage.flush.flusher. The code is C in ``flush_threads.pxd``; interpreted code has no such threads. A
+flush thread sleeps on its own semaphore, flushes the files passed to it, and writes to an eventfd, which the
+event loop watches. That is four system calls per flush; a Python thread would take the interpreter's lock
+twice and make ten futex calls.
 """
 from typing import Any
 

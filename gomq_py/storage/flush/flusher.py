@@ -1,7 +1,7 @@
 """Flusher: flushes files for greenlets, in threads that never take the interpreter's lock.
 
-Used by flushing; uses flush_threads. A greenlet that calls ``flush`` waits as for a socket, and the event
-loop goes on. Interpreted code has no Flusher (``IS_NATIVE``): a pool of Python threads flushes.
+Used by storage.flush.flushing. A greenlet that calls ``flush`` waits as for a socket, and the event loop goes
+on. Interpreted code has no Flusher (``IS_NATIVE``): a pool of Python threads flushes.
 """
 import contextlib
 import errno

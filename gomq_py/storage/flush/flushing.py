@@ -1,10 +1,9 @@
 """Flushing: decides when the next flush begins, and runs the flushes and renames of one batch.
 
-Used by group_commit, which decides which files are flushed; uses flusher and files. A Wakeup wakes
-group_commit's greenlet. Native threads (``storage.flush.flusher``) flush the files of stores, for greenlets
-that wait here. A pool of Python threads flushes logs and folders, renames and unlinks files and, in
-interpreted code, flushes all files. The event loop's own pool is not used, because name resolution and
-hashing must not wait for a disk.
+Used by storage.flush.group_commit, which decides which files are flushed, and whose greenlet a Wakeup wakes.
+Native threads (``storage.flush.flusher``) flush the files of stores, for greenlets that wait here. A pool of
+Python threads flushes logs and folders, renames and unlinks files and, in interpreted code, flushes all
+files. The event loop's own pool is not used, because name resolution and hashing must not wait for a disk.
 
 CommitDelay delays flushes. A flush costs the processor some 150 us, so on a fast disk 10 000 confirmed
 messages a second would cause thousands of flushes a second. If flushes overlap, or one flush answers several
@@ -55,7 +54,7 @@ class SyncWatch:
         self._hub_thread = _this_thread()
 
     def begin(self, path):
-        """Note that a flush of the file or folder ``path`` begins. Returns an entry for ``end``."""
+        """Record that a flush of the file or folder ``path`` begins. Returns an entry for ``end``."""
         entry = [path, time.monotonic(), False]
         if self._after_s:
             self._running[id(entry)] = entry
@@ -65,7 +64,7 @@ class SyncWatch:
         return entry
 
     def end(self, entry):
-        """Note that a flush has ended or failed. ``entry``: the result of ``begin``."""
+        """Record that a flush has ended or failed. ``entry``: the result of ``begin``."""
         self._running.pop(id(entry), None)
         if entry[2]:
             self._log(
@@ -170,7 +169,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more change that this flush answers, without a callback of its own."""
+        """Count one more change that waits for this flush but has no callback of its own."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -190,7 +189,7 @@ class CommitDelay:
         self._pausing = None  # the Flusher that pauses
 
     def begin(self):
-        """Note that a flush begins, and set ``next_flush`` to the one after it."""
+        """Record that a flush begins, and set ``next_flush`` to the one after it."""
         self.next_flush.has_begun = True
         self.next_flush = NextFlush(self)
 
@@ -219,7 +218,7 @@ class CommitDelay:
                 self._pausing = None
 
     def asked(self):
-        """Note that a callback waits for the next flush. Ends the delay if that flush is due."""
+        """Called when a callback begins to wait for the next flush. Ends the delay if that flush is due."""
         if self._due_s:
             late = time.monotonic() - self._due_s
             if late >= 0:
@@ -345,7 +344,7 @@ class Flushing:
 
     def run(self, jobs, unbegun):
         """Run the jobs, and wait for all. Returns (owner, error) of each failed job. May switch greenlets.
-        Adds {owner: error} of jobs for which there was no thread to the dict ``unbegun``.
+        Jobs for which there was no thread are instead added to the dict ``unbegun``, as {owner: error}.
         """
         # Jobs of sync_in_hub() run in greenlets, the others in threads of the pool.
         in_hub = self.sync_in_hub

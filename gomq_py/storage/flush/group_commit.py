@@ -281,7 +281,7 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest until a mark is made, at most REST_S. Returns whether one was. May switch greenlets."""
+        """Rest until a mark is made, at most REST_S. Returns whether one came. May switch greenlets."""
         if self._stopping:
             return False
         self._is_resting = True

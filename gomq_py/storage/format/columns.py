@@ -167,7 +167,7 @@ class Block:
 
     def seek(self, buffer, at, end, seed):
         """Return the position of the first valid header after ``at`` and before ``end``, or -1. Call after
-        DAMAGED. ``at`` is a multiple of 4 from the segment's start.
+        DAMAGED. ``at``: multiple of 4, counted from the segment's start; ``seed``: of the segment's head.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")

@@ -16,7 +16,7 @@
 msgs only: the seal (closing counts), written when all records have been flushed.
 
     offset size
-        64    4  records                           0 bytes at 64..111: not sealed
+        64    4  records                           64..111 are zeros: not sealed
         68    4  next ordinal
         72    8  body bytes of all records
         80    4  end of the data
@@ -31,7 +31,7 @@ msgs only: the seal (closing counts), written when all records have been flushed
     offset size                                    acks only
         64    4  delivered through: records before this position have been given to a consumer once
         68    4  CRC-32C of the position, from the seed + 3
-        72    4  entries                           the seal of a clean stop; 0 bytes at 72..95: none
+        72    4  entries                           the seal of a clean stop; 72..95 are zeros: none
         76    4  acked records
         80    8  body bytes of acked records
         88    4  0

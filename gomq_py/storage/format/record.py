@@ -64,7 +64,7 @@ requeued. After the head (format.head) it has entries of 8 bytes.
                              overwritten in place, perhaps followed by
        6  due * 8            DUE: when it may be delivered again (due_value), if COUNT is unchanged;
                              overwritten in place
-       7  count * 8          EXCUSED, behind another REQUEUED: how many deliveries in COUNT were given back
+       7  count * 8          EXCUSED, after another REQUEUED: how many deliveries in COUNT were given back
                              without a failure; overwritten in place
 
 An entry with a wrong checksum is ignored, because its page never reached the disk, or is of the file's

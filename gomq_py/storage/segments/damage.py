@@ -42,8 +42,8 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """Count the messages, not taken yet, that a segment lost by damage that ends at ``behind``. Returns
-    (records, bytes of bodies).
+    """Count the messages that a segment has lost by damage before they were taken. Returns (records, bytes of
+    bodies). ``behind``: position at which the damage ends.
     """
     recovered = segment.recovered
     scanner = RecordScanner(
@@ -92,7 +92,7 @@ def set_aside(store, segment, start, end, lost_count):
 
 
 def note_gone(store, count):
-    """Add messages that were lost with missing files to the store's count. The caller logs the loss."""
+    """Add ``count`` messages, whose files are missing, to the store's lost messages. The caller logs this."""
     lost = store.pool.damage.lost
     lost[store.folder] = lost.get(store.folder, 0) + count
 
@@ -117,7 +117,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Remove files of ``names`` that record damage (known_name()) of segments below ``first_number``."""
+    """Delete the known_name() files among ``names`` whose segment has a number below ``first_number``."""
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))

@@ -111,7 +111,7 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """Keep the opened files, and wake the waiting reader. An ``error`` stops the store if one waits."""
+        """Keep the opened files, and wake a waiting reader. If one waits, an ``error`` stops the store."""
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -158,7 +158,7 @@ def _close(store, files):
 
 
 class Proof:
-    """A thread's reading of an open segment of an earlier run, up to the position ``end``."""
+    """The work of a thread that reads an open segment of an earlier run up to the position ``end``."""
 
     # A bad sector raises in the thread; in a mapping it would kill the process.
     __slots__ = ("store", "segment", "file", "end", "awaited")
@@ -196,7 +196,7 @@ class Openings:
 
     @property
     def count(self):
-        """Number of Openings with open files that no reader has used."""
+        """Number of Opening objects whose files are open and were not used by a reader yet."""
         return len(self._ready)
 
     def begin(self, opening, *what):

@@ -1,8 +1,8 @@
 """Recovered: reads and checks the records of a segment that an earlier run left.
 
-Used by segment and message_store. Records are checked when reading reaches them; damaged ones are hidden and
-reported. A system call reads each part of the file before its mapping is touched, because a bad sector below
-a mapping kills the process. A thread makes that system call if the reader can wait.
+Used by segments.segment and stores.message_store. Records are checked when reading reaches them; damaged ones
+are hidden and reported. A system call reads each part of the file before its mapping is touched, because a
+bad sector below a mapping kills the process. A thread makes that system call if the reader can wait.
 """
 from array import array
 
@@ -74,7 +74,7 @@ class Recovered:
         return (1 if at < self.delivered else 0), 0
 
     def excused_before(self, at):
-        """Return (deliveries without failure of the record ``at``, index + 1 of its EXCUSED entry or 0)."""
+        """Return (deliveries of the record at ``at`` without failure, its EXCUSED entry's index + 1 or 0)."""
         kept = self.excused.get(at)
         return (0, 0) if kept is None else (kept[0], kept[1] + 1)
 
@@ -175,7 +175,7 @@ class Recovered:
     # reading through the system
 
     def prove(self, end):
-        """Note that the file was read up to ``end``. This part of its mapping is then safe to touch."""
+        """Record that the file was read up to ``end``. This part of its mapping is then safe to touch."""
         self.proven = max(end, self.proven)
 
     def prove_all(self, store, segment):

@@ -1,8 +1,7 @@
 """Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with their acks.
 
-Used by segment_log and message_store, which decide the order of operations; uses format (encoding) and files.
-Only the run of the broker that made the segment appends records, so no position is reused. Never switches,
-never flushes.
+Used by stores.segment_log and stores.message_store, which decide the order of operations. Only the run of the
+broker that made the segment appends records, so no position is reused. Never switches, never flushes.
 """
 from gomq_py import octets
 from gomq_py.storage.disk import pages
@@ -161,7 +160,7 @@ class Segment:
         return size
 
     def wrote(self, size, last):
-        """Note that ``size`` bytes of encoded records were written to the end of the file. ``last``: offset
+        """Record that ``size`` bytes of encoded records were written to the end of the file. ``last``: offset
         of the last record in these bytes.
         """
         self.last_at = self.end + last
@@ -191,7 +190,7 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Return up to which position the file must be read for header and routing of a record at ``at``."""
+        """Return the end of the bytes that must be read to get header and routing of a record at ``at``."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):

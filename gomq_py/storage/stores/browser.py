@@ -160,7 +160,7 @@ class Browser:
         return True
 
     def _acks_of(self, segment):
-        """Return the record.Acks of an earlier run's segment, with acks of this run; empty if unreadable."""
+        """Return all record.Acks of an earlier run's segment, also from this run; empty if unreadable."""
         if segment.is_open:
             return record.load_acks(segment.acks.map, segment.ack_seed)
         try:

@@ -308,8 +308,8 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _since(self, group):
-        """Return a location that stands for the time at which the group's present wait began: that of the
-        group's first message if this message was returned, otherwise the end of the log.
+        """Return a location that stands for the time at which the group's present wait began. It is the
+        location of the group's first message if this was returned, otherwise that of the log's end.
         """
         if group.count and group.returned:
             location = self.waiting.first(group)
@@ -331,7 +331,7 @@ class GroupStore(message_store.MessageStore):
         return record.location_of(self._level_bits, self._last.number, self._last.end + self._staged)
 
     def _cursor_location(self):
-        """Return the location up to which messages were read; BEHIND_ALL if all were or the store stopped."""
+        """Return the location up to which messages were read; BEHIND_ALL after the last one or a stop."""
         requeued = 0 if self.requeued is None else self.requeued.heap.count
         if self.ready_count - self.waiting.count - requeued <= 0 or self.read_segment is None:
             return BEHIND_ALL
@@ -552,7 +552,7 @@ class GroupStore(message_store.MessageStore):
 
     @property
     def messages_out(self):
-        """Number of messages of groups that were delivered and not yet settled."""
+        """Number of delivered and not yet settled messages that belong to a group."""
         return self._out.count
 
     def longest_wait_ms(self):

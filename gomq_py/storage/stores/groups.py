@@ -344,7 +344,7 @@ class Lines:
 
         free      the Line of the free groups
         now       the Line of the consumer being served
-        due       OrderedDict of Lines with ready groups, whose consumers are to be served, as keys
+        due       OrderedDict whose keys are Lines with ready groups; their consumers are to be served
         _bound    {consumer: its Line} of the served consumer and of consumers with bound groups
         _served   deque of (number, Group) of groups that became free without waiting messages
         _number   the last ``Group.number`` that was given to a group

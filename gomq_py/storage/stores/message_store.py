@@ -1,8 +1,7 @@
 """Message store: keeps one queue's messages in a log of segments, with a file of acks beside each segment.
 
-Used by broker.queues; uses segment and format. append() copies a message into the log. peek() shows the
-oldest ready message, and shift() takes it. delete() acks a taken message; requeue() makes it ready again at
-its old position.
+Used by broker.queues. append() copies a message into the log. peek() shows the oldest ready message, and
+shift() takes it. delete() acks a taken message; requeue() makes it ready again at its old position.
 
 A location (storage.format.record) is a number that identifies a message until it is deleted. A backlog costs
 one Segment object per 8 MiB. Never switches, never flushes: the store reports once per flush to
@@ -32,7 +31,7 @@ class MessageStore(segment_log.SegmentLog):
     """Keeps the messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
         read_segment    Segment of the read position (the cursor). Messages before it were taken. Messages
-                        behind it are ready, unless they were picked (taken out of order)
+                        after it are ready, unless they were picked (taken out of order)
         read_at         the read position in this segment
         requeued        the Requeued, which has the messages that came back; or None
         _run            collects acks until they are written
@@ -380,7 +379,7 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Note that storage.segments.idle has stopped watching the store; the store may ask it again."""
+        """Record that storage.segments.idle has stopped watching the store, which may ask for that again."""
         self._noted = False
 
     def give_segment_back(self):
@@ -486,7 +485,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Remove a segment ahead of the cursor, with only picked messages, from the ``next`` chain."""
+        """Remove a segment ahead of the cursor, whose messages were all picked, from the ``next`` chain."""
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next

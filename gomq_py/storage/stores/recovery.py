@@ -2,9 +2,9 @@
 
 Called once per queue at boot, before any other access to the queue's folder. Each segment is checked by
 itself: the heads of its two files, then its seal (closing counts), or every record if there is no valid seal,
-then its acks. Recovery only writes again what it has read: bytes that may not be on the disk, a seal, acks
-over damage. So a crash during recovery changes nothing for the next one. May block: only for boot and for
-``queue.declare`` of a name whose folder was left over.
+then its acks. Recovery writes what it can find again: the same bytes if they may not be on the disk, a seal,
+acks for damaged ranges. So a crash during recovery changes nothing for the next one. May block: only for boot
+and for ``queue.declare`` of a name whose folder was left over.
 """
 import os
 import re
@@ -102,8 +102,8 @@ class Recovery:
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Note the segments that the last normal stop listed and that are not in ``present``, and count their
-        messages as lost. ``numbers``: the segment numbers of all files.
+        """Find segments that the last normal stop listed and ``present`` lacks. Count their messages as lost.
+        ``numbers``: the segment numbers of all files.
         """
         # New segments get higher numbers than missing ones and all ``numbers`` in use, because a missing file
         # may be restored later.

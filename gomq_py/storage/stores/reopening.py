@@ -1,8 +1,8 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
-Used by the queue factory; uses recovery, which takes seconds for a long queue. Pool, committer and register
-of files belong to the event loop's thread. The recovery thread only records its calls to them. The event loop
-makes these calls after recovery.
+Used by the queue factory. Recovery takes seconds for a long queue. Pool, committer and register of files
+belong to the event loop's thread. The recovery thread only records its calls to them. The event loop makes
+these calls after recovery.
 """
 import copy
 
@@ -71,7 +71,7 @@ class _Laters:
 
 class Later:
     """Stand-in, in a thread, for an object of the event loop. Records all method calls, to be made later. The
-    attributes ``known`` are copied from the object, so that the thread can read them.
+    attributes named in ``known`` are copied from the object, so that the thread can read them.
     """
 
     def __init__(self, target, *known, **replaced):
@@ -110,7 +110,7 @@ class LaterRegister(Later):
     overwritten = appended
 
     def catch_up(self):
-        """Make the recorded calls. Leaves out bytes behind a file's end. Call in the event loop."""
+        """Make the recorded calls. Leaves out bytes after a file's end. Call in the event loop."""
         for verb, arguments, _ in self._calls:
             if verb != "overwritten":
                 getattr(self._target, verb)(*arguments)

@@ -480,7 +480,7 @@ class SegmentLog(_store.Store):
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """Wake readers waiting for a segment. The pool calls this when its file is in the store's folder."""
+        """Wake readers that wait for a segment. Called by the pool when the file is in the store's folder."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 

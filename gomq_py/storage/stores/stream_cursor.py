@@ -3,7 +3,7 @@
 Any number of cursors read one store without changing it. Used by broker.queues.stream_reader; uses
 stream_store. A cursor keeps its segment open. Records of this run are not checked; records of earlier runs
 are checked each time, and damaged ones are skipped. If retention has dropped the message at the cursor,
-reading continues at the oldest message kept. A cursor behind the last record has the offset ``next_offset``.
+reading continues at the oldest message kept. A cursor after the last record has the offset ``next_offset``.
 """
 from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES

@@ -11,7 +11,7 @@ Numbers are little-endian.
 
     offset size                                    slot n, at 320 * (n + 1)
          0    1  length of the tag; 0: free
-         1  255  consumer tag, zeros behind it
+         1  255  consumer tag, followed by zeros
        256    4  CRC-32C of bytes 0..255, from the seed + n
        264   24  first half: offset u64, updated at u64 (Unix milliseconds), sequence u32, CRC-32C of these 20
                  bytes from the seed + n
@@ -53,7 +53,7 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """Return the last 16 hex digits of the name of the stream's folder, from the head in ``content``."""
+    """Return the start of the stream's incarnation in ``content``: 16 hex digits, as in its folder's name."""
     return content[12:20].hex()
 
 

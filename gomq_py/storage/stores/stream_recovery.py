@@ -1,8 +1,8 @@
 """Stream recovery: opens a stream's store after a normal stop, a kill or a power failure.
 
-Follows the rules of recovery: each segment is checked by its seal (closing counts) or by reading every
-record. A stream has no acks. The newest segment is kept even when empty, because it records the next offset.
-May block: only for boot and ``queue.declare``.
+Follows the rules of storage.stores.recovery: each segment is checked by its seal (closing counts) or by
+reading every record. A stream has no acks. The newest segment is kept even when empty, because it records the
+next offset. May block: only for boot and ``queue.declare``.
 """
 import re
 

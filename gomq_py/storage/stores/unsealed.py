@@ -1,9 +1,9 @@
 """Unsealed segments: replaces three flushes per queue by one flush of the whole file system at boot.
 
-Used by recovery. A segment that was scanned gets its seal (closing counts) after its bytes and its name are
-flushed. At the boot of a promoted follower each queue has such a segment, and clients wait. If the file
-system can be flushed as a whole, recovery adds the segments here, and the boot then calls ``seal``. If the
-boot is interrupted, the next boot scans the segments again.
+Used by stores.recovery. A segment that was scanned gets its seal (closing counts) after its bytes and its
+name are flushed. At the boot of a promoted follower each queue has such a segment, and clients wait. If the
+file system can be flushed as a whole, recovery adds the segments here, and the boot then calls ``seal``. If
+the boot is interrupted, the next boot scans the segments again.
 """
 import os
 
