@@ -267,7 +267,7 @@ class ClientConnection:
         return f"the client closed the socket without {self.goodbye}"
 
     def give_back(self):
-        """Undo ``watch()`` and an alarm's pause, add byte counts to the vhost's totals, close Output."""
+        """Undo ``watch()`` and an alarm's pause, add byte counts to the vhost's totals, close the Output."""
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()
@@ -280,8 +280,8 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Remove the connection from the list of clients, and log its end. With ``is_told``, also record it
-        among the ended connections, with the client's ``given_name`` for it, and emit ``connection.closed``.
+        """Remove the connection from the list of clients, and log its end. With ``is_told``, also emit
+        ``connection.closed``, and list the connection, under the client's ``given_name``, as ended.
         """
         why = self.why or BROKEN
         self.hub.clients.forget(self)
@@ -293,7 +293,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Return True if the last ``checks`` calls found no new bytes, although reading was not paused."""
+        """Return True if ``checks`` calls of is_silent() in a row found neither new bytes nor a pause."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0
@@ -302,12 +302,12 @@ class ClientConnection:
         return self._silent_checks >= checks
 
     def block(self, reason):
-        """Note an alarm, which blocks the client's next publish. ``reason``: see Alarms.reason."""
+        """Record that an alarm blocks the client's next publish. ``reason``: see Alarms.reason."""
         self.blocked_reason = reason
         self._choose_lanes()
 
     def unblock(self):
-        """Note that the alarm is over, and let a blocked client publish."""
+        """Record that the alarm is over, and let a blocked client publish."""
         self.blocked_reason = None
         self._choose_lanes()
         if self._alarm_hold is not None:

@@ -117,7 +117,7 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Write about SLICE_OCTETS to ``fileno`` without ``send``. Returns the byte count. Raises OSError."""
+        """Write about SLICE_OCTETS to ``fileno``, not by ``send``. Returns the byte count. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -154,7 +154,7 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Return (frame bytes in front, length) for the part of the body that begins at offset ``at``."""
+        """Return (frame bytes to send first, length) for the part of the body that begins at ``at``."""
         return END + self._head(at), min(len(self._body) - at, self._room)
 
     def _head(self, at):

@@ -356,7 +356,7 @@ class Channel(HotChannel):
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
     def end(self):
-        """End the channel and release everything it holds, after close-ok or when the connection ends."""
+        """End the channel and release all that it holds. Called after close-ok or at the connection's end."""
         self.release()
         moved(self, OF_CHANNEL, ENDED)
         self.replies.close()

@@ -173,8 +173,8 @@ class Connection(ClientConnection):
 
     def _release(self, then, give_back, answering=()):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
-        ``answering`` still have answers to send, and are only released. ``give_back(ends, then)``, a method
-        of hub.endings.Endings, calls the functions that do this.
+        ``answering`` still have answers to send, and are only released. ``give_back(ends, then)`` (of
+        hub.endings.Endings) calls the functions ``ends``, which do all this, and ``then()``.
         """
         if not self.channels:  # then there are usually no queues either, and nothing takes slices
             try:
@@ -468,7 +468,7 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """Note that ``one``, a channel or self, has sent its answers. After the last one, send close-ok."""
+        """Record that ``one``, a channel or self, has sent its answers. After the last, send close-ok."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))

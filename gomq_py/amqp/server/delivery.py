@@ -23,8 +23,8 @@ class AMQPConsumer(consumers.Consumer):
         prefetch                        most unacked messages; 0: no limit, as with no_ack
         on_cancel(consumer, reason)     informs the client that the queue has dropped this consumer
         large                           the LargeOutput that limits the memory of large messages, or None
-        timers                          the event loop's timers: a large message waits until the client has
-                                        read the large message before it
+        timers                          the event loop's timers, which end a large message's wait for the
+                                        client to read the large message before it; None: no such wait
         properties_max                  most bytes of properties in a header frame to the client
     """
 
@@ -187,7 +187,7 @@ class AMQPConsumer(consumers.Consumer):
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write the frames of an AMQP message at ``out[at]``. Returns the offset behind them."""
+        """Write the frames of an AMQP message at ``out[at]``. Returns the offset after them."""
         # _deliver() repeats this code, because a call took 5 % of its loop.
         channel = self.channel.id
         at = delivery.write_delivery(
@@ -205,9 +205,9 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Handle a ``message`` that came by another protocol: write its translated frames at ``out[at]``, and
-        return the offset behind them; -1 if nothing was written. An AMQP message, which comes here if its
-        properties are too large for the client, closes the channel.
+        """Write the translated frames of a ``message`` of another protocol to ``out[at:room]``. Returns the
+        offset after them; -1 if nothing was written. Closes the channel if ``message`` is an AMQP message,
+        which comes here only if its properties are too large for the client.
         """
         # -1: the buffer must be sent first; or the message is too large (sent without the buffer), unreadable
         # (set aside), or has a header too large for a frame (the channel is closed).
@@ -235,7 +235,7 @@ class AMQPConsumer(consumers.Consumer):
 
     def _write_translated(self, out, at, end):
         """Write the frames of ``message``, which came by another protocol, to ``out[at:end]``. Returns the
-        offset behind them, or -1 if the message is malformed and was skipped.
+        offset after them, or -1 if the message is malformed and was skipped.
         """
         message = self.message
         channel = self.channel.id

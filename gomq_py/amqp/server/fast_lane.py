@@ -111,7 +111,7 @@ class FastLane(streams.Lane):
         self.body_max = min(self.payload_max, self.max_message)
 
     def process(self, start, end, now_ms):
-        """Handle the complete frames in ``input[start:end]``. Returns the offset behind the last one handled.
+        """Handle the complete frames in ``input[start:end]``. Returns the offset after the last one handled.
         Raises FrameError for broken framing.
         """
         self.scheduler.begin(now_ms)
@@ -233,7 +233,7 @@ class FastLane(streams.Lane):
 
     def _publish(self, channel, position, frame_end, end):
         """Publish the message whose basic.publish is at ``position``, if it is complete and ordinary. Returns
-        the offset behind its frames, WAIT if bytes are missing, or SLOW if slow_frame() must handle it.
+        the offset after its frames, WAIT if bytes are missing, or SLOW if slow_frame() must handle it.
         """
         at = self.at
         # before the exchange: class id, method id and a reserved short
@@ -261,7 +261,7 @@ class FastLane(streams.Lane):
 
     def _content(self, number, position, header, end):
         """Check the header frame at ``input[header]`` and the body frame after it; store their offsets.
-        Returns the offset behind both, WAIT if bytes are missing, or SLOW if slow_frame() must handle them.
+        Returns the offset after both, WAIT if bytes are missing, or SLOW if slow_frame() must handle them.
         """
         at = self.at
         if end - header < 22:
@@ -422,7 +422,7 @@ class FastLane(streams.Lane):
 
 
 class HotChannel:
-    """Holds the state of a channel that is used for every message. Its subclass Channel adds AMQP's methods.
+    """Holds what every message needs of a channel's state. Its subclass Channel adds AMQP's methods.
 
         slow                            all frames go to slow_frame(), for example in tx mode or at the end
         published, publishes            number of the last publish in confirm mode; count of all publishes

@@ -9,7 +9,7 @@ frame may have at most ``frame_max_before`` bytes, so that an unauthenticated pe
                                                    refused())
     tuning   connection.tune-ok
     opening  connection.open                       -> Open       (the login then calls opened(), or raises)
-    open     rest() returns the bytes read behind connection.open
+    open     rest() returns the bytes read after connection.open
 
 lifecycle.OF_HANDSHAKE is the table of its states and events.
 """
@@ -147,7 +147,7 @@ class Handshake:
             raise HandshakeError(f"{error} in handshake state {self.state}", self.reply_to(error)) from error
 
     def logged_in(self):
-        """Note that the credentials are correct. Returns connection.tune with the offered limits."""
+        """Record that the credentials are correct. Returns connection.tune with the offered limits."""
         moved(self, OF_HANDSHAKE, LOGGED_IN)
         return tune_frame(self.offered)
 
@@ -164,7 +164,7 @@ class Handshake:
         return close_frame(error)
 
     def opened(self):
-        """Note that the virtual host is open. Returns connection.open-ok, as bytes."""
+        """Record that the virtual host is open. Returns connection.open-ok, as bytes."""
         moved(self, OF_HANDSHAKE, OPENED)
         return OPEN_OK_FRAME
 
@@ -173,7 +173,7 @@ class Handshake:
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
     def rest(self):
-        """Return, and forget, the bytes behind the last frame that next_step() has handled."""
+        """Return, and forget, the bytes after the last frame that next_step() has handled."""
         return self._reader.take_rest()
 
     def _greet(self):

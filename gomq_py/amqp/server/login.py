@@ -54,7 +54,7 @@ class LoginAttempt(ClientLogin):
             greeting(self.server.cluster_name, certified is not None), certified, settings.initial_frame_max)
 
     def process(self, start, end, now_ms):
-        """Handle the handshake's bytes ``input[start:end]``. Returns the offset behind the used bytes. Raises
+        """Handle the handshake's bytes ``input[start:end]``. Returns the offset after the used bytes. Raises
         HandshakeError.
         """
         connection, handshake = self.connection, self._handshake
@@ -126,7 +126,7 @@ class LoginAttempt(ClientLogin):
         self.connection.output.write(self._handshake.logged_in())
 
     def _open(self, name, end, now_ms):
-        """Open the vhost, and pass the bytes after connection.open to the FastLane. Returns the offset behind
+        """Open the vhost, and pass the bytes after connection.open to the FastLane. Returns the offset after
         the used bytes. Raises HandshakeError.
         """
         connection, handshake = self.connection, self._handshake

@@ -32,7 +32,7 @@ ROUTING_OCTETS = 1024
 
 class Content:
     """A message whose frames are being received: method, header, then bodies of ``size`` bytes in all. If
-    memory is short, the memory budget stops the reading of this connection, and later calls resume_held() or
+    memory is short, the memory budget stops the reading of this connection. Later it calls resume_held() or
     give_up().
     """
 

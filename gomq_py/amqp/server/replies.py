@@ -44,7 +44,7 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """Send bytes (None: nothing), call ``action()``, once all earlier changes are on disk, in order."""
+        """Send bytes (or None) in order, then call ``action()``, once all earlier changes are on disk."""
         if self._closed:
             return
         place = self.keep_place(octets, action)

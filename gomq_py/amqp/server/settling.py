@@ -148,7 +148,7 @@ class Settling(Job):
             LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
 
     def failed(self, error):
-        """Return True if requests are left."""
+        """Return True, so that the job goes on, if requests are left after the failed one."""
         # The failed request itself reports its error.
         return bool(self._orders)
 

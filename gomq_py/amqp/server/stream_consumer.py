@@ -126,7 +126,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """Return the most bytes that _write_translated() needs, with a copy of the properties at the end."""
+        """Return the most bytes that _write_translated() needs: frames, then a copy of the properties."""
         # Properties are translated there before they are copied into the header frame.
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES

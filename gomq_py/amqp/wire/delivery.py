@@ -44,7 +44,7 @@ def delivery_size(prefix_length, routing_length, properties_length, body_length,
 def write_delivery(
     out, at, channel, prefix, prefix_length, tag, redelivered, source, routing_at, routing_length
 ):
-    """Write the method frame of a delivery at ``out[at]``. Returns the offset behind it in ``out``.
+    """Write the method frame of a delivery at ``out[at]``. Returns the offset after it in ``out``.
     ``prefix``: class id, method id, and the consumer tag as a short string. At ``source[routing_at]`` are
     exchange and routing key, as short strings.
     """
@@ -64,13 +64,13 @@ def write_delivery(
 def write_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max
 ):
-    """Write a message's header frame and body frames at ``out[at]``. Returns the offset behind them."""
+    """Write a message's header frame and body frames at ``out[at]``. Returns the offset after them."""
     at = write_header(out, at, channel, source, properties_at, properties_length, body_length)
     return write_body(out, at, channel, source, body_at, body_length, frame_max)
 
 
 def write_header(out, at, channel, source, properties_at, properties_length, body_length):
-    """Write a message's header frame at ``out[at]``. Returns the offset in ``out`` behind it."""
+    """Write a message's header frame at ``out[at]``. Returns the offset in ``out`` after it."""
     out[at] = 2
     octets.put_be16(out, at + 1, channel)
     octets.put_be32(out, at + 3, 12 + properties_length)
@@ -85,7 +85,7 @@ def write_header(out, at, channel, source, properties_at, properties_length, bod
 def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
-    """Write the header and body frames of a stream's message at ``out[at]``. Returns the offset behind them.
+    """Write the header and body frames of a stream's message at ``out[at]``. Returns the offset after them.
     Sets the header ``x-stream-offset`` to ``offset``, if a frame has room. The properties must be valid.
     """
     # A publisher's own ``x-stream-offset`` is replaced. The header is left out if a frame of ``frame_max``
@@ -135,7 +135,7 @@ def write_translated(
     frame_max
 ):
     """Write the header and body frames of a message of another protocol at ``out[at]``. ``form`` translates
-    the properties. Returns the offset in ``out`` behind the frames, or -1 for malformed properties. ``out``
+    the properties. Returns the offset in ``out`` after the frames, or -1 for malformed properties. ``out``
     must have room for translated_bound() bytes of properties.
     """
     end = write_properties(
@@ -154,7 +154,7 @@ def write_translated(
 def write_properties(
     out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
 ):
-    """Write properties translated by ``form`` at ``out[at]``. Returns the offset behind, -1 if malformed."""
+    """Write properties translated by ``form`` at ``out[at]``. Returns their end; -1 if they are malformed."""
     most = frame_max - HEADER_OVERHEAD
     if most > forms.BASIC_MAX:
         most = forms.BASIC_MAX
@@ -168,7 +168,7 @@ def translated_bound(form, properties_length, frame_max):
 
 
 def write_body(out, at, channel, source, body_at, body_length, frame_max):
-    """Write a message's body frames at ``out[at]``. Returns the offset in ``out`` behind them."""
+    """Write a message's body frames at ``out[at]``. Returns the offset in ``out`` after them."""
     while body_length > 0:
         part = body_length
         if part > frame_max - FRAME_OVERHEAD:

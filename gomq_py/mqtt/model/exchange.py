@@ -73,7 +73,7 @@ class MQTTExchange(Exchange):
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """Return the (binding key, arguments) by which a topic exchange matches the same messages."""
+        """Return (binding key, arguments) by which a topic exchange would match what ``binding`` matches."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -123,7 +123,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace a session's shared subscriptions after its queue failed. Returns whether there are any."""
+        """Replace the shared subscriptions of a session whose queue failed. Returns False if it has none."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]

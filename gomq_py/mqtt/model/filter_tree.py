@@ -49,7 +49,7 @@ class FilterNode:
 
 
 class Arrangements:
-    """Counts topic filters by the positions of ``+`` and the number of levels, without a ``#`` at the end.
+    """Counts topic filters by their positions of ``+`` and number of levels (a ``#`` at the end not counted).
     ``costly_levels``: upper bound of the nodes that one topic may reach because of ``+``.
     """
 
@@ -60,7 +60,7 @@ class Arrangements:
         self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Return whether a filter of these levels would keep ``costly_levels`` as is or at most ``most``."""
+        """Return whether a new filter of these levels keeps ``costly_levels`` as is or within ``most``."""
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
@@ -198,7 +198,7 @@ class Shape:
 
 class FilterSet:
     """The valid filters of one session. Matching a topic costs one lookup per Shape. A shared filter matches
-    like the filter behind its share name.
+    like the filter after its share name.
     """
 
     # Filters with the same number of levels, the same positions of ``+`` and the same end (``#`` or not) have

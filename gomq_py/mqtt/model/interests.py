@@ -72,7 +72,7 @@ class Interest:
         return one
 
     def in_own(self):
-        """Return the Interest in the client's own publishes: without No Local subscriptions."""
+        """Return the Interest for the client's own publishes: it leaves out subscriptions with No Local."""
         return self if self.own is None else self.own
 
 
@@ -126,7 +126,7 @@ class Interests:
         self.session = self.filters = None
 
     def find(self, at, start, length):
-        """Return the Interest in the topic with this routing key: ``at[start:start + length]``, a buffer."""
+        """Return the Interest in the topic whose routing key is the bytes ``at[start:start + length]``."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
         key = octets.part(at, start, length)
@@ -143,7 +143,7 @@ class Interests:
         return interest
 
     def name(self, key, alias):
-        """Set a topic's alias on the connection. ``key``: routing key of the topic, as in the last find()."""
+        """Set a topic's alias on the connection. ``key``: its routing key, which find() was given before."""
         if self.aliases is None:
             self.aliases = {}
         self.aliases[key] = alias

@@ -8,8 +8,8 @@ that store all messages stay unacked; an index in memory, rebuilt at boot, has t
   key's older messages are deleted; once these deletions are safe, the tombstone is deleted. If there is no
   room for a tombstone, the message is deleted at once.
 - *Reopened*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
-  Messages whose publishers were not answered may be in the reopened store or not. Of several messages of a
-  key the last, which the disk may have refused, is rewritten before the others are deleted.
+  Messages whose publishers were not answered may be in the reopened store or not. If a key has several
+  messages, the last is rewritten before the others are deleted, because the disk may have refused it.
 - *Bounded*: a message that is never replaced keeps its segment on disk. Messages in sparse segments are
   rewritten, in slices, until all segments take at most SPARSE times the bytes of messages, plus
   SPARE_SEGMENTS segments.

@@ -1,7 +1,7 @@
-"""Moving: rewrites the records of QoS 2 identifiers (qos2_records) from the sessions' tables in memory.
+"""Moving: writes the records of QoS 2 identifiers (qos2_records) anew, from the sessions' tables in memory.
 
-The job Moving rewrites records of old segments at the log's end when a new segment begins; the job Replacing
-writes all records to a new store after a failure.
+When a new segment begins, the job Moving copies the records in old segments to the log's end. After a failure
+of the store, the job Replacing writes all records to a new store.
 """
 from functools import partial
 
@@ -16,7 +16,7 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Rewrites records of a QoS2Records that are in segments before ``oldest``, some sessions per slice."""
+    """Rewrites the records in a QoS2Records' segments before number ``oldest``, some sessions per slice."""
 
     name = "writing QoS 2 identifiers anew"
 
@@ -58,8 +58,8 @@ class Moving(Job):
 
 
 class Replacing(RetryJob):
-    """Replaces a QoS2Records whose store has failed by a QoS2Records with a new store. Writes all identifiers
-    in flight to the new store, some sessions per slice.
+    """Replaces a QoS2Records whose store has failed. The new QoS2Records has a new store, to which this job
+    writes all identifiers in flight, some sessions per slice.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -120,5 +120,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Return False, as ``concerns`` of when_safe(): a failed flush of stores does not concern definitions."""
+    """Return False: a failed flush of a store does not concern the definitions. Passed to when_safe()."""
     return False

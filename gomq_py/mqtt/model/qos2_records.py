@@ -20,11 +20,11 @@ rewritten record's old copy is deleted once the new copy is on disk. Kinds of re
                 record. Doubt and trust are a store's first records
 
 A received record has the positions of its message in the destinations' logs (PLACE_OCTETS each). A boot
-checks these positions:
+checks the positions in these records:
 
-- after a kill: of the last record, whose message may be missing, and of messages that were in files without
-  names, which a kill deletes
-- after a power loss, in a copied folder or in a follower's: of all received records that are not sure
+- after a kill: the last record, whose message may be missing, and the records of messages in files without
+  names, because a kill deletes such files
+- after a power loss, and in a folder that was copied or is a follower's: all records that are not sure
 
 If all destinations have the message, its identifier is restored, and sure from then on. If only some have it,
 the client sends the message again, for the others. mqtt.model.qos2_recovery has the format.
@@ -160,7 +160,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def received(self, kept_at, key, identifier, destinations):
-        """Note that all ``destinations`` stored the message of begun(). Returns the record's location."""
+        """Record that all ``destinations`` stored the message of begun(). Returns the record's location."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -179,7 +179,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self.places_of(())
 
     def places_of(self, left):
-        """Return the encoded log positions that begun() recorded, without the last destinations, ``left``."""
+        """Return the encoded log positions that begun() recorded, except for ``left``, the last ones."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:

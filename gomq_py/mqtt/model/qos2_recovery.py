@@ -40,8 +40,8 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A decoded record at ``location``. ``place``: the location among its fields. ``number``: the time among
-    its fields, Unix milliseconds. ``places``: the encoded log positions in its body.
+    """A decoded record at ``location``. ``place``: the location that the record names. ``number``: the time
+    that it names, Unix milliseconds. ``places``: the encoded log positions in its body.
     """
 
     location: int
@@ -125,7 +125,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """Return (whether each destination has an Entry's message, encoded log positions of found copies)."""
+        """Return (whether all destinations have the Entry's message, encoded log positions where it is)."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:

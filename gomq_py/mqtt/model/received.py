@@ -80,7 +80,7 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Note that ``left``, the last of ``destinations``, must wait for new segment files before they can
+        """Record that ``left``, the last of ``destinations``, must wait for new segment files before they can
         store the message. ``taken``: True if all earlier destinations stored the message. Returns the
         function that BlockedPublish calls before each retry.
         """
@@ -160,7 +160,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Note that begin()'s message is stored. ``queues``: destinations to flush before PUBREC, or None."""
+        """Record that begin()'s message is stored. ``queues``: destinations to flush for PUBREC, or None."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -190,7 +190,7 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Note that some ``destinations`` refused a message. The client gets no answer, and its repeat goes
+        """Record that some ``destinations`` refused a message. The client gets no answer, and its repeat goes
         only to destinations that did not store the message.
         """
         places = self._had(identifier)
@@ -209,8 +209,8 @@ class Received:
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
-        """Note that an identifier's message may be lost, because stores of some ``destinations`` failed. The
-        client's repeat goes only to these destinations.
+        """Handle the possible loss of an identifier's message in some ``destinations``, whose stores failed.
+        The client's repeat goes only to these; to all if no position of another copy is recorded.
         """
         # Identifiers of an earlier run stay: boot flushed their messages.
         if self.earlier is not None and identifier in self.earlier:
@@ -261,7 +261,7 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that the messages of the first ``added`` identifiers are on disk. ``mark``: location for
+        """Record that the messages of the first ``added`` identifiers are on disk. ``mark``: location for
         QoS2Records.sure(), or 0.
         """
         unsafe = self.unsafe

@@ -80,7 +80,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Return whether clients acknowledge a message: not at QoS 0, not a replay. ``about``: its describe()."""
+    """Return whether clients acknowledge a message, unlike QoS 0 or a replay. ``about``: its describe()."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

@@ -231,7 +231,7 @@ class Retained(KeyedStore):
 
 
 class Waits:
-    """Retained messages that wait for files, by arrival number, and the replays that wait for them."""
+    """Retained messages that wait for files, by arrival number, and replays that wait for these messages."""
 
     # A client that subscribes while a message waits gets this message from its replay only.
     def __init__(self):
@@ -239,14 +239,14 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def makes_wait(self, replay, last):
-        """Return whether messages with arrival number up to ``last`` wait. end() then resumes the replay."""
+        """Return True if ``replay`` must wait for a message numbered up to ``last``. end() resumes it."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
         return is_held
 
     def end(self, place):
-        """Note that the message with this arrival number is stored or refused, and resume waiting replays."""
+        """Forget the message with this arrival number: it is stored or refused. Resumes waiting replays."""
         del self.places[place]
         while self._replays:
             replay, last = next(iter(self._replays.items()))
@@ -260,7 +260,7 @@ class Waits:
 
 
 class Waiting:
-    """Replaces ``message.lacking`` of a message that waits for files, and tells Waits when the wait ends."""
+    """Wraps the ``lacking`` of a message that waits for files, and tells Waits when the wait has ended."""
 
     def __init__(self, waits, place):
         self._waits = waits

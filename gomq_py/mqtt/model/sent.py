@@ -292,7 +292,7 @@ class Sent:
         return self._place_of(message) >= 0
 
     def again(self, identifier):
-        """Note that the message of this identifier, which known() returned, is sent again."""
+        """Record that the message of this identifier, which known() returned, is sent again."""
         row = (identifier - 1) * ROW
         self.at[row + 20] &= ~FROM_BEFORE & 0xFF
         self.count += 1
@@ -431,7 +431,7 @@ class Sent:
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """Return the low 32 bits of the time (Unix ms) when a row's message was stored; 0: any may match."""
+        """Return the low 32 bits of a message's storing time (Unix ms), or 0 if this run sent the message."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):

@@ -201,7 +201,7 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Return whether the client may get messages of a topic that were queued before it unsubscribed."""
+        """Return whether a client that has unsubscribed may get a topic's messages queued before that."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
@@ -249,7 +249,7 @@ class Session:
             self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
-        """Have the SharedSubscriptions replaced, because the last messages of this queue may be lost."""
+        """Have this session's SharedSubscriptions replaced: its queue failed, and may have lost messages."""
         if self.queue is queue:
             self._sessions.queue_failed(self)
 

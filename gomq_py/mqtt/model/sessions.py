@@ -224,7 +224,7 @@ class Sessions:
     # for sessions and their queues
 
     def arranged(self, session, topic_filter, change):
-        """Count a subscription's filter that a session has added (``change`` 1) or removed (-1)."""
+        """Count a topic filter that a session has added (``change`` 1) or removed (-1)."""
         self.subscriptions += change
         if is_shared(topic_filter):
             self.shared += change

@@ -232,8 +232,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """Raise NoPermission if another user owns the session, and the client may not configure the session's
-        queue. With ``is_locked``, raise ResourceLocked even if the client may.
+        """If another user owns the session, raise NoPermission unless the client may configure the session's
+        queue. With ``is_locked``, raise ResourceLocked for a client that may configure it.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:

@@ -41,9 +41,9 @@ class SessionConsumer(consumers.Consumer):
         dropped           count of messages too large, without an MQTT topic, or forbidden to the client
         trace(message)    if not None, gets each message sent
         is_exact          QoS 2 messages are among the packets written and not yet sent
-        unsafe            if not None, nothing is delivered: bytes of packets that wait until followers have
-                          their QoS 2 messages; empty if a QoS 2 message waits for a new store of
-                          identifiers
+        unsafe            None, or, while nothing is delivered: the bytes of packets that wait until followers
+                          have their QoS 2 messages, or no bytes while a QoS 2 message waits for a new store
+                          of identifiers
     """
 
     __slots__ = (
@@ -194,7 +194,7 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Take the measured message, and write its packet at ``out[at]``. Returns the offset behind the
+        """Take the measured message, and write its packet at ``out[at]``. Returns the offset after the
         packet, or ``at`` if the message must wait.
         """
         qos = self.publication.qos

@@ -290,7 +290,7 @@ class FastLane(streams.Lane):
         return self._gather(start, end)
 
     def _gather(self, start, end):
-        """Add bytes to a large packet, and handle it when complete. Returns the offset behind these bytes."""
+        """Add bytes to a large packet, and handle it when complete. Returns the offset after these bytes."""
         large = self.large
         end = min(end, start + large.missing())
         large.add(bytes(self.buffers.input[start:end]))

@@ -128,9 +128,9 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Answer a message that was offered to all destinations. ``taken``: all of them stored it.
-        ``queues``: a tuple of the destinations to flush before the answer, or None; if not ``taken``, all
-        destinations.
+        """Answer a message that was offered to all its destinations. ``taken``: all of them stored it.
+        ``has_destinations``: it has some. ``queues``: a tuple of the destinations to flush before the
+        answer, or None; if not ``taken``, all its destinations.
         """
         self.publishes += 1
         if qos:
@@ -194,7 +194,7 @@ class Inbound:
         return True
 
     def _first_stored(self, packet_identifier, hold, taken, queues):
-        """Answer a repeated PUBLISH after the message of the first PUBLISH was stored or refused."""
+        """Answer a repeated PUBLISH, whose message has been stored or refused. Ends the pause ``hold``."""
         if not self.is_over:
             if taken:
                 if queues is not None:
@@ -253,8 +253,8 @@ class Inbound:
     # for the answers
 
     def lost(self, answers, destinations):
-        """Return the answers (bytes) to send after a failed flush. ``destinations``: all destinations of the
-        messages if a store has lost some messages, else None.
+        """Return the answers (bytes) to send after a failed flush, in place of ``answers``. ``destinations``:
+        None, or, if a store has lost messages, all destinations of the answered messages.
         """
         # If MQTT cannot report the failure, the connection ends, and identifiers stay known: a repeated
         # message goes only to destinations that lack it.

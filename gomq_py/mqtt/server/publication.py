@@ -184,7 +184,7 @@ class Publication:
         return at + self.block_length
 
     def _name(self, message):
-        """Note that the client has learnt the alias of the message's topic."""
+        """Record that the client has learnt the alias of the message's topic."""
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         key = bytes(message.buffer[at + 1:at + 1 + message.buffer[at]])
         self.aliases_given += 1

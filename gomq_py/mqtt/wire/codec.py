@@ -37,7 +37,7 @@ def check_first_octet(first, version, sender):
 
 def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
     """Decode the fixed header at ``octets[at:end]``. Returns (packet class, offset of the variable header,
-    offset behind the packet), or None if the header is incomplete. Raises an MQTTError for a wrong header or
+    offset after the packet), or None if the header is incomplete. Raises an MQTTError for a wrong header or
     a packet that is too large.
     """
     if at >= end:
@@ -138,7 +138,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """Return the offset behind a PUBLISH's properties; None if their length field, ``at``, is incomplete."""
+    """Return the offset after a PUBLISH's properties; None if their length field, ``at``, is incomplete."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)

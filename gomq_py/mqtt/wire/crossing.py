@@ -24,7 +24,7 @@ write_block() converts basic properties to those of a PUBLISH by the reverse of 
     headers                  user properties, if they are texts, numbers or booleans
 
 Values that do not fit, or are no UTF-8 where text is required, are left out; earlier values have precedence.
-``p``, ``out``: pointers to bytes read and written. ``limit``: the end of ``out``. An end: the offset behind.
+``p``, ``out``: pointers to bytes read and written. ``limit``: end of ``out``. An end: the offset after it.
 """
 from gomq_py import octets
 from gomq_py.content import fields, forms, properties
@@ -110,7 +110,7 @@ def is_topic(p, at, length):
 # properties of a PUBLISH
 
 def skip_string(p, at, end):
-    """Return the offset behind the string or binary data at ``p[at]``; -1 if it extends beyond ``end``."""
+    """Return the offset after the string or binary data at ``p[at]``; -1 if it extends beyond ``end``."""
     if end - at < 2:
         return -1
     after = at + 2 + octets.be16(p, at)
@@ -118,7 +118,7 @@ def skip_string(p, at, end):
 
 
 def skip_property(p, at, end):
-    """Return the offset behind the property at ``p[at]``; -1 if it is unknown or extends beyond ``end``."""
+    """Return the offset after the property at ``p[at]``; -1 if it is unknown or extends beyond ``end``."""
     identifier = p[at]
     at += 1
     if identifier == USER_PROPERTY:
@@ -217,7 +217,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_fixed(self, out, at, p, routing_at, flags):
-        """Write the headers for topic, QoS and RETAIN at ``out[at]``. Returns the offset behind them."""
+        """Write the headers for topic, QoS and RETAIN at ``out[at]``. Returns the offset after them."""
         key = routing_at + 1 + p[routing_at]
         octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
         at += TOPIC_KEY_BYTES
@@ -238,7 +238,9 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns their end."""
+        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns their end.
+        ``content_type``, ``correlation``, ``response``: offsets of these properties' values; -1: absent.
+        """
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -302,7 +304,7 @@ def is_reserved(p, at, length):
 
 
 def write_short(out, at, p, start, length):
-    """Write ``p[start:start + length]`` as a short string at ``out[at]``. Returns the offset behind it."""
+    """Write ``p[start:start + length]`` as a short string at ``out[at]``. Returns the offset after it."""
     out[at] = length
     octets.copy(out, at + 1, p, start, length)
     return at + 1 + length
@@ -322,7 +324,7 @@ def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
 
 
 def write_milliseconds(out, at, seconds):
-    """Write ``seconds`` as an expiration in milliseconds at ``out[at]``. Returns the offset behind it."""
+    """Write ``seconds`` as an expiration in milliseconds at ``out[at]``. Returns the offset after it."""
     number = seconds * 1000
     if number > EXPIRATION_MAX_MS:
         number = EXPIRATION_MAX_MS
@@ -371,7 +373,7 @@ def flags_of(p, at, length, persistent):
 def write_block(out, at, p, start, length, expiry_s):
     """Convert basic properties to properties of a PUBLISH, without their length, at ``out[at]``. ``out`` must
     have room for block_bound() bytes. ``expiry_s``: the message expiry in seconds, -1 if it is unlimited.
-    Returns the offset behind the properties; -1 if the basic properties are malformed.
+    Returns the offset after the properties; -1 if the basic properties are malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:
@@ -405,7 +407,9 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write basic properties, except headers, as MQTT properties at ``out[at]``. Returns their end."""
+    """Write basic properties, except headers, as MQTT properties at ``out[at]``. Returns their end.
+    ``has_response``: leave out reply_to, because a header has given the response topic.
+    """
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -438,7 +442,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write a table's header ``key`` as an MQTT property. Returns its end; ``at`` if absent or invalid."""
+    """Write the header ``key`` of a table as an MQTT property. Returns its end; ``at`` if none is written."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -495,7 +499,7 @@ def write_number(out, at, limit, name, text):
 
 
 def write_user_property(out, at, limit, name, name_at, name_length, p, start, length):
-    """Write a user property at ``out[at]``. Returns the offset behind it; ``at`` if it is too long."""
+    """Write a user property at ``out[at]``. Returns the offset after it; ``at`` if it is too long."""
     if length > STRING_MAX or at + 5 + name_length + length > limit:
         return at
     out[at] = USER_PROPERTY
@@ -570,7 +574,7 @@ def is_acknowledged(flags):
 
 
 def with_publisher(block, client_id):
-    """Return a PUBLISH's properties (bytes) with the publisher's client id added as the last one."""
+    """Return a PUBLISH's properties (bytes), then a user property with the publisher's client id."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 

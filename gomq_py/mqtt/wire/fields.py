@@ -81,7 +81,7 @@ class Reader:
         return value
 
     def utf8_string(self, what: str) -> str:
-        """Read a UTF-8 Encoded String. It must be well-formed, no surrogates or U+0000 [MQTT-1.5.4-1, -2]."""
+        """Read a well-formed UTF-8 Encoded String without surrogates or U+0000 [MQTT-1.5.4-1, -2]."""
         octets = self.binary_data(what)
         try:
             text = octets.decode("utf-8")

@@ -107,7 +107,7 @@ class PacketWalk:
         self.end = end
 
     def finish(self):
-        """Release the buffer. Returns the offset behind the last complete packet."""
+        """Release the buffer. Returns the offset after the last complete packet."""
         self.buffer = None
         self.end = self.position
         return self.position
@@ -249,7 +249,7 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """Store the numeric property ``identifier``, whose value is at ``p[at]``. Returns the offset behind
+        """Store the numeric property ``identifier``, whose value is at ``p[at]``. Returns the offset after
         the value; -1 if it is invalid, repeated or forbidden.
         """
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
@@ -268,7 +268,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """Return the offset behind the string at ``p[at]``; -1 if it is incomplete or not well-formed UTF-8,
+        """Return the offset after the string at ``p[at]``; -1 if it is incomplete or not well-formed UTF-8,
         or if topics.scan_text() finds characters (WILDCARD, CONTROL) that are not among the bits
         ``accepted``.
         """
@@ -279,7 +279,7 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """Return the offset behind the binary data at ``p[at]``; -1 if bytes are missing."""
+        """Return the offset after the binary data at ``p[at]``; -1 if bytes are missing."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
@@ -325,7 +325,7 @@ def variable_size(value):
 
 
 def put_variable(out, at, value):
-    """Write a variable byte integer at ``out[at]``. Returns the offset behind it."""
+    """Write a variable byte integer at ``out[at]``. Returns the offset after it."""
     while value > 0x7F:
         out[at] = value & 0x7F | 0x80
         value >>= 7
@@ -335,7 +335,7 @@ def put_variable(out, at, value):
 
 
 def publish_body(version, qos, topic_length, properties_length, payload_length):
-    """Return the remaining length of a PUBLISH: the number of its bytes behind the fixed header."""
+    """Return the remaining length of a PUBLISH: the number of its bytes after the fixed header."""
     size = 2 + topic_length + payload_length
     if qos:
         size += 2
@@ -354,7 +354,7 @@ def write_publish_head(
         out, at, version, flags, topic, topic_at, topic_length, packet_identifier, properties_length,
         payload_length):
     """Write the beginning of a PUBLISH at ``out[at]``, up to the length of its properties. Returns the offset
-    behind it, where the caller writes properties and payload. ``flags``: DUP, QoS and RETAIN as in the first
+    after it, where the caller writes properties and payload. ``flags``: DUP, QoS and RETAIN as in the first
     byte. ``topic``: a pointer to bytes, in which the topic begins at ``topic_at``.
     """
     out[at] = 0x30 | flags
@@ -372,7 +372,7 @@ def write_publish_head(
 
 
 def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code):
-    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (4 or 5 bytes) at ``out[at]``. Returns the offset behind it.
+    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (4 or 5 bytes) at ``out[at]``. Returns the offset after it.
     ``kind``: the packet type. Before MQTT 5 the reason code is left out.
     """
     out[at] = kind << 4 | (2 if kind == PUBREL else 0)

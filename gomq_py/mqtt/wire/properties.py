@@ -113,7 +113,7 @@ _BY_NAME = {row.name: row for row in _ROWS}
 
 
 def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
-    """Read the length and properties of a packet type or WILL. Returns {name: value}. Raises an MQTTError."""
+    """Read the properties of ``packet`` (packet type or WILL) as {name: value}. Raises an MQTTError."""
     left = reader.part(reader.variable_byte_integer("property length"), "the properties")
     found = {}
     count = 0
@@ -144,13 +144,13 @@ def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
 
 
 def encode_properties(properties, packet):
-    """Encode {name: value}, length in front. Raises ValueError for what this packet type cannot have."""
+    """Encode properties {name: value} after their length. Raises ValueError if ``packet`` cannot have one."""
     octets = encode_values(properties, packet)
     return fields.variable_byte_integer(len(octets)) + octets
 
 
 def encode_values(properties, packet):
-    """Encode {name: value}, no length in front. Raises ValueError for what this packet type cannot have."""
+    """Encode properties {name: value} without a length. Raises ValueError if ``packet`` cannot have one."""
     parts = []
     for name, value in properties.items():
         row = _BY_NAME.get(name)
