@@ -59,9 +59,9 @@ def figures(
 
 
 def _known(view: View, members: Mapping[str, int]) -> dict[str, NodeRecord | None]:
-    """Return {node id: record} of the nodes in ``members`` and in etcd.
+    """Return {node id: record} of all nodes that ``members`` or etcd names.
 
-    The record is None if it is missing or malformed.
+    The value is None for a node whose record in etcd is missing or malformed.
     """
     known: dict[str, NodeRecord | None] = dict.fromkeys(members)
     return known | {node: decoded(kept, NodeRecord.decode) for node, kept in view.nodes.items()}
@@ -88,7 +88,7 @@ def _node(
 
 
 def calls(etcd: Any) -> dict[str, Any]:
-    """Return {"buckets", "seconds", "failures"} of the calls of an etcd.client.Etcd."""
+    """Return the durations of calls to etcd: {"buckets", "seconds": their sum, "failures": failed calls}."""
     taken = etcd.call_seconds
     return {
         "buckets": [list(pair) for pair in taken.cumulative()], "seconds": round(taken.total, 6),
@@ -98,8 +98,8 @@ def calls(etcd: Any) -> dict[str, Any]:
 def successor(coordination: Any, node: str, named: str) -> str:
     """Return the id of the node that is to lead in place of this one.
 
-    ``node``: id of this node. ``named``: id, name or address of the other. Raises ClusterError if that is
-    this node, or is not in sync, or if not exactly one node is so named.
+    ``node``: id of this node. ``named``: id, name or address of the node that is to lead. Raises
+    ClusterError if ``named`` means this node, a node that is not in sync, several nodes or none.
     """
     members = coordination.leadership.in_sync.members
     other = _found(named, _known(coordination.view, members))

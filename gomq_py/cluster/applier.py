@@ -236,9 +236,9 @@ class Applier:
     # in a thread
 
     def _work(self, batch, is_due):
-        """Apply frames until one requests a flush; flush then, or if ``is_due``. Runs in a thread.
+        """Apply frames up to one that requests a flush, and flush. Without one, flush only if ``is_due``.
 
-        Returns (number of applied frames, whether all applied frames are flushed).
+        Runs in a thread. Returns (number of applied frames, whether all of them are flushed).
         """
         target, done = self.staging or self._replica, 0
         for frame in batch:

@@ -83,7 +83,7 @@ class Entry:
 
 
 class Piece:
-    """A part of a long range: ``count`` bytes of a file from ``start``. ``content``: a replication.Range."""
+    """A part of ``content``, a long replication.Range: ``count`` bytes from offset ``start`` of the file."""
 
     __slots__ = ("content", "file_id", "start", "count")
 

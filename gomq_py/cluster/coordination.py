@@ -117,8 +117,8 @@ class Coordination:
     def resign(self, reason: str, stays: bool = False) -> None:
         """Stop leading, so that another node is elected at once. May switch greenlets.
 
-        ``stays``: keep the links to followers until a successor is elected. Followers with a link to this
-        node wait before they campaign, so that one without a link is elected.
+        ``stays``: keep the links to followers until a successor is elected. A follower with a link waits
+        before it campaigns, so the follower that the caller has disconnected is elected first.
         """
         if not self._has_ended:
             self._depose(reason, stays)
@@ -428,7 +428,7 @@ class Coordination:
             leadership.know(True)
 
     def _former(self, node: str) -> tuple[str, tuple[str, int]] | None:
-        """Return (id, (host, port)) of the former leader; None if the address is unknown."""
+        """Return (id, (host, port)) of ``node``, the former leader; None if its address is unknown."""
         record = decoded(self.view.nodes.get(node), NodeRecord.decode)
         return None if record is None else (node, address_of(record.address))
 

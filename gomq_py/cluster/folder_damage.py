@@ -35,7 +35,7 @@ class FolderDamage:
             self._file.change(damaged=True)
 
     def found(self, what: str) -> None:
-        """Log and note damage that a sync has found, and that ``count`` does not contain.
+        """Log and note damage that a sync has found. ``count`` does not include it.
 
         ``what``: text for the log. Raises OSError. May switch greenlets.
         """

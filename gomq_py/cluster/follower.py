@@ -147,8 +147,8 @@ class Follower:
     def follow(self, address: tuple[str, int] | None) -> None:
         """Follow the leader at ``address``, (host, port), from now on; None: no leader. May switch greenlets.
 
-        Ends a connection to another address before it returns. Received changes stay in the folder, and the
-        stream of a leader of the same run continues after them.
+        Ends a connection to another address before it returns. Received changes stay in the folder. A
+        leader that continues the same run sends only the changes after them.
         """
         if address == self._address:
             return

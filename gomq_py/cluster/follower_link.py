@@ -82,7 +82,7 @@ class FollowerFigures(NamedTuple):
 
 
 class FollowerLink:
-    """A connection to a follower that has logged in, in the leader's ``epoch``.
+    """A connection to a follower that has logged in. ``epoch``: the leader's at this login.
 
     ``hello``: the follower's Hello. ``entry``: the Entry of the stream after which the follower continues;
     None if it needs a full sync. ``heard(link)`` is called after each ACK. ``acked``: the follower's last
@@ -395,7 +395,7 @@ class SyncQueue:
         self._frames = deque()  # (entry, frame)
 
     def put(self, entry, frame):
-        """Add a frame that must be sent directly after the entry and the frames added for it before."""
+        """Add a frame, to be sent after ``entry`` and after the frames added for this entry earlier."""
         self._frames.append((entry, frame))
         self.octets += len(frame)
 

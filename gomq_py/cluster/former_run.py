@@ -1,9 +1,9 @@
 """Former run: what a follower knows of its leader's run, for when the follower becomes the leader.
 
 A run is the sequence of a leader's events from its boot on (``stream``). Made by ``follower``, used by
-``stream``. All copies of a run are equal at a position, and identify files by the same ids. So the new leader
-keeps ids and positions. The other followers continue in the same folders, after their last changes, without a
-full sync.
+``stream``. Two exact copies of a run at one position are equal, and give files the same ids. So the new
+leader keeps ids and positions. The other followers continue in the same folders, after their last changes,
+without a full sync.
 """
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -83,6 +83,6 @@ class Past:
             self._begin = dropped.position
 
     def present(self, position: int, replica: Any) -> FormerRun:
-        """Return the FormerRun of a folder that its Replica has brought to ``position``, without ``runs``."""
+        """Return a FormerRun, without ``runs``, of the folder of ``replica``, which is at ``position``."""
         is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
         return FormerRun(position, replica.paths, self._begin, tuple(self._frames), is_exact)

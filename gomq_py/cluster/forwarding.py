@@ -48,7 +48,7 @@ class Forwarder:
     """Passes the clients of a follower's listeners on to the leader.
 
         hub                   the node's hub.context.Hub
-        secret                at least 16 bytes; may be set later, before there is an address
+        secret                at least 16 bytes; may be set later, while ``leader_address()`` returns None
         name                  the node's name
         tls                   an SSL context for the cluster port, or None
         leader_address()      returns the address of the present leader's cluster port, or None;

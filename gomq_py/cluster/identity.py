@@ -35,10 +35,10 @@ class Identity(NamedTuple):
 
     ``torn``, ``doubted`` and ``unflushed`` are each the id of a boot of the machine, or "". A new full sync
     clears them. ``torn``: a flush of this follower's copy failed during that boot. Until the machine boots
-    again, files on the disk may differ from their cached content, and a broker that starts on the folder
-    would repair only what its leader had not flushed. ``doubted``: a flush of this leader failed during that
-    boot. ``unflushed``: confirms since that boot rely on received data that is not flushed, and that may be
-    lost when the machine boots again.
+    again, files on the disk may differ from their cached content. A broker that starts on the folder would
+    not repair this, because it trusts all that its leader had flushed. ``doubted``: a flush of this leader
+    failed during that boot. ``unflushed``: confirms since that boot rely on received data that is not
+    flushed, and that may be lost when the machine boots again.
     """
     cluster_id: bytes
     node_id: bytes

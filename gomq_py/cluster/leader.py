@@ -213,7 +213,7 @@ class Leader:
             self._greenlets.discard(greenlet)
 
     def _make_room(self, host):
-        """Close the oldest connection that has not logged in, if there are too many (from ``host``)."""
+        """Close the oldest connection that waits for its login, if too many do, in all or from ``host``."""
         # Silent strangers must not keep followers out.
         of_host = [greenlet for greenlet, other in self._pending.items() if other == host]
         oldest = None

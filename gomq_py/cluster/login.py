@@ -99,9 +99,9 @@ class LeaderLogin:
 class FollowerLogin:
     """The follower's side of a login: send ``hello()``, then feed the leader's answers.
 
-    Before ``done``, ``cluster_id``, ``epoch`` and ``run`` are the follower's own. NO_ID as ``cluster_id``
-    means an empty folder, NO_ID as ``run`` that the follower has no position. Once ``done``, these are the
-    leader's. ``is_sync``: a full sync comes first. ``counts_received``, ``is_successor``: see
+    Before ``done``, ``cluster_id``, ``epoch`` and ``run`` are the follower's own. If ``cluster_id`` is
+    NO_ID, the folder is empty; if ``run`` is NO_ID, the follower has no position. Once ``done``, all three
+    are the leader's. ``is_sync``: a full sync comes first. ``counts_received``, ``is_successor``: see
     messages.Welcome.
     """
 

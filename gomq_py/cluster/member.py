@@ -58,7 +58,7 @@ class Member(Protocol):
     def end_links(self) -> None:
         """End the links to followers, because this node stops leading.
 
-        Followers with a link let other nodes be elected first, so this node could be elected again.
+        A follower that kept its link would wait before it campaigns, and this node could be elected again.
         """
 
     def deposed(self, reason: str) -> None:

@@ -160,7 +160,7 @@ class Membership:
         identities.check_content(root, bool(self._followed))
 
     def lead(self, root: str, register: Any, damage_count: Callable[[], int]) -> None:
-        """Make the identity of the folder that of a leader, if this node serves followers or was promoted.
+        """Write a leader's Identity for the folder, if this node serves followers or was promoted.
 
         Blocks. ``damage_count()``: number of damages found in this run. Raises ClusterError, OSError.
         """

@@ -151,11 +151,10 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def succeed(self, former, epoch):
-        """Continue the stream of the former leader, which this node has copied. Call this before the broker
-        boots.
+        """Continue the former leader's stream, which this node has received. Call before the broker boots.
 
-        The former leader's other followers then find their position in this stream. ``former``: the copy, a
-        former_run.FormerRun. ``epoch``: of the frames from now on.
+        The former leader's other followers then find their position in this stream. ``former``: the
+        former_run.FormerRun of this node's copy. ``epoch``: this node's, for the headers of its frames.
         """
         assert self._last is self._first and not self._is_keeping
         self.position, self.epoch = former.position, epoch
@@ -182,7 +181,7 @@ class EventStream(Replicator):
             self._begin_anew()
 
     def detach(self):
-        """Note that a follower has gone. ALONE_S seconds after the last one, all frames are dropped."""
+        """Note that a follower has gone. ALONE_S seconds after the last has gone, all frames are dropped."""
         self._followers -= 1
         if not self._followers:
             self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)

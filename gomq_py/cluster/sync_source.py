@@ -342,9 +342,9 @@ def _look_at(paths):
 
 
 def _check(tasks):
-    """Compare blocks of files. Returns a list of the numbers of differing blocks for each task.
+    """Compare blocks of files. Returns for each task a list: the numbers of the blocks that differ.
 
-    ``tasks``: arguments of ``_differing``. The result is None for a missing file. Raises OSError.
+    ``tasks``: tuples of ``_differing``'s arguments. A missing file has None for a list. Raises OSError.
     """
     return [_differing(*task) for task in tasks]
 

@@ -60,12 +60,12 @@ class Bindings:
 
     @property
     def has_changes(self):
-        """True if bindings must be made or removed upstream."""
+        """True if bindings may have to be made or removed upstream."""
         return bool(self._changed)
 
     def take_changes(self):
-        """Return a list of changes to make upstream: (routing key, arguments, True to make, False to remove).
-        From now on these changes count as made.
+        """Return the changes to make upstream: [(routing key, arguments, is_needed)]. ``is_needed``: True
+        to make the binding, False to remove it. From now on these changes count as made.
         """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:

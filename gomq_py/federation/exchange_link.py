@@ -212,7 +212,7 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Show why messages may be missing in the link's status; log it if new. The link continues."""
+        """Add ``note``, why messages may be missing, to the status, and log a new note. The link goes on."""
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)

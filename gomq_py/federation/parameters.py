@@ -39,8 +39,8 @@ class Upstream:
         expires_ms, message_ttl_ms     limits of the queue that an exchange's link makes upstream; None:
                                        no limit
         cleans_up                      whether a link removes what it made upstream at its end
-        chosen_by                      (text, user who set it) of the policy and of the set that select the
-                                       upstream
+        chosen_by                      (name as text, user who set it) of the policy, and of the set if the
+                                       policy names a set, by which the upstream was selected
         ignored                        keys of the definition that have no effect
         fault                          why there can be no link, as text, or None
         waiting                        (component, name) of each value that was set while the broker had no

@@ -179,7 +179,7 @@ class Federation(Job):
     name = "federation links"
 
     def __init__(self, kinds):
-        """Register with ``kinds`` the parameters of upstreams and sets, and policy and vhost listeners."""
+        """Register with ``kinds``: handlers of upstreams and sets, and listeners for policies and vhosts."""
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None
         self._is_started = False

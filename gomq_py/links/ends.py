@@ -24,8 +24,8 @@ class SourceEnd:
         prefetch             most unsettled deliveries, 0 for LIMIT_PREFETCH
         no_ack               the broker settles deliveries when it sends them: those in flight are lost if the
                              link breaks
-        offset_argument      for a stream: name of the consumer argument with the first offset to read, and
-                             of the message header with the offset; with them a link that reconnects
+        offset_argument      for a stream: the name of the consumer argument for the first offset to read;
+                             the message header with the offset has the same name. A link that reconnects
                              continues after the last settled offset. Empty if the queue is no stream
     """
 

@@ -87,8 +87,8 @@ class Connector:
 
         Raises URIError (retrying cannot help), ClientError and OSError.
 
-            user       the User who set the link, or None: a connection to this broker is logged in as this
-                       user; links of administrators may connect to more hosts
+            user       the User who set the link, or None. A connection to this broker is logged in as this
+                       user; to other brokers, an administrator's link may connect to more hosts
             name       connection name shown at the other side
             vhost      the virtual host, if a URI of this broker has none
             account    (user who set the link, virtual host): accounts take turns in name lookups

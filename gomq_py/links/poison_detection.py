@@ -79,7 +79,7 @@ class PoisonDetection:
         self.has_no_room()
 
     def has_no_room(self):
-        """When the target's pause begins or ends, clear suspicions and refusals: it may have lacked room."""
+        """Clear suspicions and refusals, because the target has begun or ended a pause: it may lack room."""
         self._suspect = None
         self._refused_s = None
         self._large.clear()

@@ -109,7 +109,7 @@ class HeaderStamp:
         return 0
 
     def table_known(self, headers, redelivered):
-        """Return ``edit``'s cached table for ``headers``; b"" to leave the message out; None to call it."""
+        """Return the table cached for ``headers``; b"" to leave the message out; None to call ``edit``."""
         key = headers, redelivered
         if self.known is None:
             self.known = {}

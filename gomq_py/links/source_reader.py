@@ -7,7 +7,7 @@ Messages are kept until the target confirms them, within a MemoryBudget that all
 Each link may keep a part of the memory that is left, so a new link always gets memory. No link waits for
 another: below LEAST_OCTETS a link may always keep more, and above that it continues when its own target
 confirms. Beyond the budget there is a reserve of half its size. An account (the user who set a link, in a
-vhost) may use it while it keeps less than half of what is left of the reserve.
+vhost) may use the reserve while the account's links keep less than half of what is left of the reserve.
 """
 from bisect import insort
 from struct import Struct
@@ -237,7 +237,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """Return the LinkBatch that the relay has written. Only a large message's last piece has a count."""
+        """Return the LinkBatch that the relay has written. ``was_large``: it continues a large message."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False

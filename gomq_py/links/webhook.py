@@ -5,8 +5,8 @@
     X-Signature: sha256=<HMAC of the body, in hex>
 
 Messages are posted one at a time, so that they arrive in order. After a temporary failure a message is posted
-again, after a back-off or Retry-After. The effects of answers; those of temporary failures follow the last
-retry:
+again, after a back-off or Retry-After. The table has the effects of answers. A temporary failure has its
+effect only when no retry is left:
 
     2xx                         the message is settled at its source
     408, 425, 429, 503, 507,    temporary failure of the server: the session ends, and the link opens
@@ -127,7 +127,7 @@ class Poster:
     """Posts messages to a web server. After a failed attempt it goes on to the next of its URIs.
 
     ``trouble``: why a message is being retried, as text, or None. ``on_trouble(text)`` is called before each
-    retry, ``until_open()``, which may switch greenlets, before each attempt.
+    retry. ``until_open()`` is called before each attempt, and may switch greenlets.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):

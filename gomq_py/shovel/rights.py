@@ -36,7 +36,7 @@ class Rights:
         return user is not None and ADMINISTRATOR in user.tags
 
     def is_less(self, shovel):
-        """True if the user who set a shovel with a link has lost the administrator tag since its start."""
+        """True if the user who set the shovel has lost the administrator tag since its link was made."""
         return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):

@@ -142,7 +142,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """End a pause and start the shovel. Returns False if it had none. Raises OSError, ValueError."""
+        """End a pause and start the shovel. Returns False if not paused. Raises OSError, ValueError."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)

@@ -1,1 +1,1 @@
-"""A broker for the tests of other projects, which can be made to misbehave, and a pytest plugin."""
+"""For the tests of other projects: a broker that can be made to misbehave, and a pytest plugin."""

@@ -2,8 +2,8 @@
 
 ``gomq`` is one broker for the whole session, ``gomq_vhost`` a new vhost of it for each test, and
 ``gomq_fresh`` a new broker for each test that uses the fixture. The ini option ``gomq_options`` configures
-these brokers, the marker ``gomq`` that of ``gomq_fresh``. pytest loads the plugin wherever gomq-py is
-installed.
+these brokers; the marker ``gomq`` of a test configures its ``gomq_fresh``, too. pytest loads the plugin
+wherever gomq-py is installed.
 """
 import itertools
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def gomq(pytestconfig: pytest.Config) -> "Iterator[ChildBroker]":
 
 @pytest.fixture
 def gomq_vhost(gomq: "ChildBroker") -> "Iterator[ChildVHost]":
-    """A new, empty ChildVHost in the session's broker, for this test alone, with URLs as a broker has."""
+    """A new, empty ChildVHost in the session's broker, for this test alone. Has URLs as a broker has."""
     with gomq.create_vhost(f"test-{next(_NUMBERS)}") as vhost:
         yield vhost
 

@@ -63,8 +63,8 @@ class Campaign(NamedTuple):
     none, and set ``Elector.lease``. Send ``transaction(lease)``, and give the View in its Outcome to
     ``Elector.viewed``.
 
-    ``compares``: comparisons that hold if no node was elected since. ``leader``, ``record``: next values of
-    the keys ``leader`` and ``isr``. ``cluster``: id of the cluster.
+    ``compares``: comparisons that fail if a node was elected after the View was read. ``leader``, ``record``:
+    next values of the keys ``leader`` and ``isr``. ``cluster``: id of the cluster.
     """
 
     compares: tuple[Compare, ...]
@@ -178,8 +178,8 @@ class Elector:
     def viewed(self, view: View, now_s: float, since: int, hears_leader: bool = False) -> Decision:
         """Return the decision for a new View.
 
-        ``now_s``: time of the caller's clock. ``since``: value of ``revision`` when the read or the
-        transaction was sent, by which a View that was overtaken by a newer one is recognized.
+        ``now_s``: time of the caller's clock. ``since``: value of ``revision`` when the request for this
+        View was sent; shows whether a newer View has overtaken this one, which is then ignored.
         ``hears_leader``: the followed leader has sent something within the last second.
         """
         # A view that is older than the newest one, but not older than ``since``, was overtaken on its way and

@@ -53,8 +53,8 @@ class InSyncRecord(NamedTuple):
     """The value of the key ``isr``.
 
     ``members``: {node id: epoch of the leader whose state the node's folder has}. Epoch 0: the node that
-    began the cluster, until it serves clients. ``positions``: {node id: position of that leader's changes
-    noted in the node's folder}, without nodes whose position is 0.
+    began the cluster, until it serves clients. ``positions``: {node id: position, in that epoch, that the
+    node has noted in its folder}, without nodes whose position is 0.
 
     A folder with a lower epoch, or a lower position in the same epoch, was restored from an older copy.
     """

@@ -192,7 +192,7 @@ class Hashes(NamedTuple):
 
     @classmethod
     def decode(cls, payload, blocks_of=None):
-        """Decode a payload; without checksums if those of the file are not awaited. Raises MessageError.
+        """Decode a payload. If the file's checksums are not awaited, drops them. Raises MessageError.
 
         ``blocks_of(file_id)`` returns the most checksums that the file may have, or None if they are not
         awaited.
