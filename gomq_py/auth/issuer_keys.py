@@ -5,7 +5,7 @@
 
 The keys are also fetched when a token names an unknown key. Fetches run in the thread pool, one at a time,
 each limited in time and size. While expired keys are fetched again, logins use the expired ones, so that a
-slow issuer does not delay them. After LIVES times their lifetime keys are not used any more. Keys that no
+slow issuer does not delay them. Keys older than LIVES times their lifetime are not used. Keys that no
 login needs are not fetched.
 """
 import http.client

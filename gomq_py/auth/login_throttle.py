@@ -148,7 +148,7 @@ class _Counters:
 
 
 class _Place(Event):
-    """An attempt in a wait queue. The Event is set when the attempt must check again whether it may go on.
+    """An attempt in a wait queue: an Event, set when the attempt must check again whether it may go on.
 
     ``refused``: the attempt is refused, because the queue is too long.
     """

@@ -127,7 +127,7 @@ class Logins:
 
 
 def backends_named(names):
-    """Return a tuple of LOCAL and OAUTH in the setting's order; by default (LOCAL,). Raises BackendError."""
+    """Return the named backends, LOCAL or OAUTH, as a tuple; (LOCAL,) without names. Raises BackendError."""
     backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
     for name, backend in zip(names, backends):
         if backend not in (LOCAL, OAUTH):

@@ -29,7 +29,7 @@ class Permission:
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
-        """``make(text)`` turns a right into a pattern (default: a regular expression). Raises ValueError."""
+        """``make(text)`` compiles a right's text, by default as a regular expression. Raises ValueError."""
         make = make or compiled
         self.user = user
         self.vhost = vhost

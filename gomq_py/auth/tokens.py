@@ -60,7 +60,7 @@ class TokenUser(User):
     def may_sign(self, user_id):
         """Return whether the user may publish messages with this user_id property.
 
-        This must be the user's own name, and not also a local user's. With the tag impersonator, any is
+        This must be the user's own name, and not also a local user's. With the tag impersonator, any name is
         allowed.
         """
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users

@@ -193,7 +193,7 @@ class Users:
         )
 
     def costs_left(self, name):
-        """Return bcrypt costs for ``passwords.spend`` in a thread, so that all refusals take equally long."""
+        """Return bcrypt costs for ``passwords.spend`` after a wrong login, so that all take equally long."""
         # So every refusal takes as long as for the costliest hash, and does not reveal which users exist.
         if self._costliest is None:
             self._costliest = max(

@@ -1,6 +1,6 @@
 """Makes the WSGI apps of the management listeners from the API's Flask blueprints.
 
-Each call makes a new app, so that several brokers can run in one process.
+Each call of a function here makes a new app, so that several brokers can run in one process.
 """
 import contextlib
 from http import HTTPStatus

@@ -25,8 +25,8 @@ class NotFlushed(errors.APIError):
 
 
 def after_request(response):
-    """Delay the answer to a request that may have changed something until the change is on disk, and return
-    it. Concurrent requests share a flush. A failed flush replaces the answer by an error. May switch
+    """Return the response. If the request may have changed something, first wait until the change is on disk.
+    Concurrent requests share a flush. If the flush fails, return an error instead of the response. May switch
     greenlets.
     """
     # Changes of the cluster are in etcd or flushed already, and after some of them this node leads no more.

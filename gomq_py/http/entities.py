@@ -96,5 +96,5 @@ def exchange_to_publish_to(vhost_name, name):
 
 
 def named(exchange):
-    """Return the exchange's name for a name in a URL path: "", the default exchange, for ``amq.default``."""
+    """Return the exchange's name for a name in a URL path: ``amq.default`` becomes "", the default one."""
     return "" if exchange == "amq.default" else exchange

@@ -152,7 +152,7 @@ class _Text:
             self.give_way()
 
     def expect(self, mark):
-        """Skip white space and the character ``mark``. Raises ValueError at another. May switch greenlets."""
+        """Skip white space, then ``mark``. Raises ValueError if that is missing. May switch greenlets."""
         if self.peek() != mark:
             raise ValueError(f"no {mark}")
         self._at += 1

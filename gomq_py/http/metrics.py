@@ -34,7 +34,7 @@ class Families:
     """Makes the metric families of a node. ``endpoint`` is the value of the label ``rabbitmq_endpoint``."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
-        """Names begin with ``prefix`` and ``inner``; identity, build and ``cluster_...`` lack ``inner``."""
+        """Families' names begin with ``prefix + inner``; identity, build, ``cluster_...`` lack ``inner``."""
         self._node = node
         self._outer = prefix
         self._prefix = prefix + inner
@@ -43,7 +43,7 @@ class Families:
     # the broker
 
     def identity(self, _vhosts=None):
-        """Yield the node's identity and versions, with whose labels dashboards join all other families."""
+        """Yield the node's identity and versions. Dashboards join these labels to all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,

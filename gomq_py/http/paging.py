@@ -46,7 +46,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """Return (number, JSON as a list of bytes) of the rows at ``places``, in slices. May switch greenlets."""
+    """Return (number of rows, their JSON in a list of bytes) for the ``places``. May switch greenlets."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
     with_histories(len(places))  # from here on: a sort by a rate reads all rows

@@ -89,7 +89,7 @@ class _Incoming(io.RawIOBase):
         )
 
     def expect_body(self):
-        """Note that the head is complete. The body's time limit starts at the first read."""
+        """Record that the head is complete. The body's time limit starts at the first read."""
         self._step = None
 
     def readinto(self, buffer):

@@ -360,7 +360,7 @@ def peer_of(one):
 
 
 def address_of(ask):
-    """Return (host, port) by ``ask``, like ``getsockname`` of a socket; ("", 0) if that is unix or closed."""
+    """Return (host, port) from ``ask()``, a socket's getsockname; ("", 0) for a unix or closed socket."""
     try:
         address = ask()
     except OSError:

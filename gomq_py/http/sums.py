@@ -76,7 +76,7 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """Sum the messages that MQTT clients did not get, of Totals and connections. May switch greenlets."""
+    """Return how many messages MQTT clients lost, by ``totals`` and ``connections``. May switch greenlets."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 

@@ -5,8 +5,8 @@ counts until its socket closes. A refused client gets a closed socket. Each prot
 limits, so that a flood at one protocol keeps no client out of another. All gates share a limit of file
 descriptors. Reads and writes no socket.
 
-While too many connections are pending at a gate, new ones wait in the kernel. After ``PATIENCE_S`` the gate
-drops the oldest pending connection of the address with the most pending connections. So a reconnecting fleet
+While too many connections are pending at a gate, new ones wait in the kernel. The gate drops one connection,
+the oldest of the address with the most pending ones, if it is ``PATIENCE_S`` old. So a reconnecting fleet
 is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once. New
 connections from a slow address are refused while the gate is full.

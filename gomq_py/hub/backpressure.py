@@ -153,8 +153,8 @@ class Waiting:
 
 
 class Turn:
-    """Delays a message until the client has read the data in ``output``, but at most ``most_ms``. The Message
-    keeps this object as its attribute ``lacking``.
+    """Delays a message until the client that gets it has read the earlier data in ``output``, but at most for
+    ``most_ms``. The Message keeps this Turn as its attribute ``lacking``.
     """
 
     __slots__ = ("_outputs", "_timers", "_most_ms", "_timer", "_callback")

@@ -34,10 +34,10 @@ AT_ONCE = 64
 
 
 class Held:
-    """Bytes held by one holder (a body or consumer), which also count for its connection ``output``.
+    """The bytes (``octets``) of one holder: a body or consumer. ``output``: that of the holder's connection.
 
     ``progress``: bytes received or sent for the holder up to the time ``since_s``. ``speed``: progress per
-    second before ``since_s``, as a fraction of ``octets``; None: not measured yet.
+    second before ``since_s``, divided by ``octets``; None: not measured yet.
     """
 
     __slots__ = ("output", "account", "octets", "progress", "since_s", "speed")
@@ -53,8 +53,8 @@ class Held:
 class Budget:
     """Counts the bytes that holders have: in all (``held``), by connection and by account (user in a vhost).
 
-    A holder or waiter is any hashable object with ``output``, its connection's net.output, which has the
-    account. ``resume_held()`` is called when a waiter should try again. ``give_up(why)`` closes the
+    A holder or waiter is any hashable object. Its ``output`` is its connection's Output (net.output), and has
+    the account. ``resume_held()`` is called when a waiter should try again. ``give_up(why)`` closes the
     connection. Neither method may switch greenlets.
     """
 
@@ -120,7 +120,7 @@ class Budget:
             or self._of_account.get(output.account, 0) + octets <= of_account)
 
     def _shares(self, octets=0):
-        """Return the shares in bytes (of a connection, of an account) with ``octets`` more bytes held."""
+        """Return (a connection's share, an account's share) in bytes, if ``octets`` more were held."""
         left = self.most - max(self.held + octets, self.limit)
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
@@ -227,9 +227,9 @@ def _subtract(sums, key, octets):
 class BodyBudget(Budget):
     """Limits the bytes of message bodies that are incomplete or not stored yet, over all connections.
 
-    From ``limit`` to twice ``limit``, only bodies within their share may grow, and one body beyond its share,
-    the *first* body. The first body's connection is read as a whole: its other bodies grow, too, and are
-    refused when the connection holds ``limit``. Other connections with bodies beyond their share are not
+    Between ``limit`` and twice ``limit``, bodies within their share may grow, and of the others only one, the
+    *first* body. The first body's connection is read on, so other bodies of that connection grow, too; they
+    are refused when the connection holds ``limit``. Other connections with bodies beyond their share are not
     read. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``. A body
     also has ``is_held_up``: True while the broker has paused reading of its connection for another reason.
     """

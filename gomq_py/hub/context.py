@@ -2,7 +2,7 @@
 
 The node makes one Hub per broker and gives it to the broker and to every server. A Hub has the connected
 clients, buffers, budgets, turns, admission, timers and jobs. A server keeps the parts of its own protocol.
-Knows no protocol, no queue and no file: the owners of parts that write to the disk stop these.
+Knows no protocol, no queue and no file: a part that writes to the disk is stopped by its owner.
 """
 from functools import partial
 

@@ -111,7 +111,7 @@ class Lingering:
 
 
 class _Watched:
-    """Waits, without a greenlet, for the close of a plain socket's peer, then calls ``over(self)``."""
+    """Waits, without a greenlet, until the peer closes a plain socket, then calls ``over(self)``."""
 
     __slots__ = ("_socket", "_left", "_over", "_watcher", "_timer")
 

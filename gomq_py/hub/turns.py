@@ -123,7 +123,7 @@ class SlowTurns(Job):
         return False
 
     def wait(self, stream):
-        """Stop reading a Stream until slow work has time for its frames."""
+        """Stop reading a Stream until there is time again for the slow work of its frames."""
         self._await(stream.pause_reading("its turn").release, "streams")
 
     def call(self, function):

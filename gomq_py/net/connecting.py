@@ -3,8 +3,9 @@
 Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
 half a minute. Each lookup has a time limit. A slow lookup no longer counts among the lookups allowed at once.
 A name whose lookup was slow and failed comes after all others. An account is the party for which a name is
-looked up; for a link, (user who set the link, virtual host). Accounts take turns. Beyond the limit, an
-account may use up to half of what is left of a reserve. So one user's names leave room for others' names.
+looked up; for a link, (user who set the link, virtual host). Accounts take turns. Beyond AT_ONCE
+lookups, an account may begin another only while it has at most half as many lookups as the reserve has places
+left. So one user's names leave room for others' names.
 """
 import _socket
 import time
@@ -206,8 +207,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether ``account`` may begin another lookup. ``of_accounts``: running lookups by account. True while
-    fewer than ``limit`` lookups run. Then an account may have at most half of the places left of ``most``.
+    """Whether ``account`` may begin another lookup: if fewer than ``limit`` run, or if it then has at most
+    half as many lookups as places are left of ``most``. ``of_accounts``: number of lookups by account.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2

@@ -340,8 +340,8 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """Wait for a connection that the event loop leaves to this greenlet. If the event loop does not
-        accept, let the next accept() wait instead. May switch greenlets.
+        """Let the event loop accept until it leaves a connection or an error to this greenlet. Without
+        ``at_once`` return, and let the next accept() wait instead. May switch greenlets.
         """
         if self._watcher is None:
             self._socket.settimeout(None)

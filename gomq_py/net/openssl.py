@@ -36,7 +36,7 @@ def read_ahead(ssl_object: Any) -> int:
 
 
 def take_turns(ssl_object: Any) -> None:
-    """Make a read of ``ssl_object`` raise SSLWantReadError if only bytes for OpenSSL itself have come."""
+    """Make a read of ``ssl_object`` raise SSLWantReadError if messages of TLS but no data have come."""
     # Such as a change of keys; by default the read would wait for more.
     library = _library()
     if library is not None and _is_known(ssl_object):

@@ -30,8 +30,8 @@ class Pumps:
         self._open: dict[_Pump, None] = {}
 
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
-        """Pass bytes between two sockets until both have ended, one has failed, or the client has not ended
-        ENDING_S after the server. Then ``over()``, which must close the sockets, is called once. Returns the
+        """Pass bytes between two sockets until both have ended or one has failed, but only for ENDING_S after
+        the server's end. Then ``over()``, which must close the sockets, is called once. Returns the
         pump, whose ``close()`` ends this earlier.
         """
         pump = _Pump(client, server, over, self)

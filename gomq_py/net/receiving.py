@@ -1,7 +1,7 @@
 """Receiving: reads any kind of socket without waiting, and recognises the errors that mean "not ready".
 
 receive() and send() are for plain sockets and compiled modules (receiving.pxd). The methods of Python's
-sockets release the interpreter and take it back, 2300 of the 13 200 instructions of a small MQTT message.
+sockets release the interpreter's lock and take it again: 2300 of 13 200 instructions per small MQTT message.
 """
 import os
 from collections.abc import Callable

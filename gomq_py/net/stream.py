@@ -294,7 +294,7 @@ class Stream:
         return count
 
     def _was_full(self):
-        """Note a read that filled the buffer, and decide whether the next read may be longer."""
+        """Record that a read filled the buffer, and decide whether the next read may be longer."""
         # It may if the hub's last full read was of this stream, too: no other stream is in a flood that a
         # longer read would delay.
         self.reads_more = self.full_read == self.buffers.full_reads

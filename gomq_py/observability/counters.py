@@ -1,6 +1,6 @@
 """Keeps 64-bit counters in one fixed piece of memory.
 
-Python would make a new number object at each change, between the objects of clients. After thousands of
+Python would make a new number object at each change, in memory between clients' objects. After thousands of
 clients have gone, each such number would keep 1 MiB of memory (an arena) in use.
 """
 import ctypes

@@ -21,7 +21,7 @@ KINDS = {"q": QUEUE, "e": EXCHANGE}
 @blueprint.get("/api/bindings/<vhost>")
 @access(MANAGEMENT)
 def list_bindings(vhost=None):
-    """Return the bindings, with those to the default exchange, in one vhost or in all that the user sees."""
+    """Return the bindings, also those to the default exchange, in one vhost or in all that the user sees."""
     found = []
     for one in vhosts_named(vhost):
         found += one.queues.values()  # each stands for its binding to the default exchange

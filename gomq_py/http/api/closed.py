@@ -13,8 +13,8 @@ KINDS = ("connections", "channels")
 @access(MANAGEMENT)
 def list_closed():
     """Return the connections that ended last, and the channels that the broker closed because of an error,
-    the latest first, each with its reason. Users see their own connections and channels, or all with the tag
-    monitoring. ``kind`` selects connections or channels, ``name`` one connection.
+    the latest first, each with its reason. Users see their own connections and channels or, with the tag
+    monitoring, all. ``kind`` selects connections or channels, ``name`` one connection.
     """
     kind, name = request.args.get("kind") or None, request.args.get("name") or None
     if kind not in (None, *KINDS):

@@ -15,7 +15,7 @@ MAX_REASON = 200
 
 
 def visible():
-    """Return a list of the connections that the user may see: own ones, or all with the tag monitoring."""
+    """Return a list of the connections that the user may see: own ones or, with the tag monitoring, all."""
     everybody = MONITORING in g.tags
     return [one for one in node().clients.all() if everybody or one.user.identity == g.user.identity]
 

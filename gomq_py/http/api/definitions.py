@@ -33,7 +33,7 @@ LOOK = 100
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_definitions(vhost=None):
-    """Return the definitions of one vhost or of the whole broker; with ``columns``, only these keys of it."""
+    """Return the definitions of one vhost or of the whole broker; only the keys in ``columns``, if given."""
     parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
     answer = paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
     name = "".join(filter(str.isprintable, request.args.get("download", "")))
@@ -79,8 +79,8 @@ def post_definitions(vhost=None):
 @blueprint.post("/api/definitions/<vhost>/difference")
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def compare_definitions(vhost=None):
-    """Return what an import of the definitions in the body, into the broker or the vhost in the path, would
-    create, replace, leave unchanged and refuse. Changes nothing.
+    """Compare the definitions in the body with the broker, or with the vhost in the path: return what an
+    import would create, replace, leave unchanged and refuse. Changes nothing.
     """
     here = _Here(vhost and find_vhost(vhost))
     with held_while_making():

@@ -86,7 +86,7 @@ def health_of_replicas():
 
 
 def quorum_critical():
-    """Answer 503 if confirms or the service would stop without this leader or follower, otherwise 200."""
+    """Answer 503 if a stop of this node would stop the service or confirms, otherwise 200."""
     figures = node().cluster_figures()
     reason = clusters.why_critical(figures)
     if reason:
@@ -97,13 +97,13 @@ def quorum_critical():
 @blueprint.get("/api/health/checks/is-in-sync")
 @access(MANAGEMENT)
 def health_in_cluster():
-    """Check that this node of an elected cluster is in sync; 503 if not. Nodes outside of one pass."""
+    """Check that this node, if in an elected cluster, is in sync and has a leader; 503 if not."""
     return in_sync()
 
 
 @public.get("/api/health/checks/is-in-sync")
 def in_sync():
-    """Check that this node of an elected cluster is in sync; 503 if not. Nodes outside of one pass."""
+    """Check that this node, if in an elected cluster, is in sync and has a leader; 503 if not."""
     reason = clusters.why_not_in_sync(node().cluster_figures())
     return failed(reason) if reason else json_answer(OK)
 

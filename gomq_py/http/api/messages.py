@@ -125,7 +125,9 @@ def copy_messages(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/replay")
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
-    """Move dead letters back to the queue or, with ``to``, the exchange that the header x-death names."""
+    """Move dead letters back to the queue where they died first; if ``to`` is ``exchange``, to the exchange
+    that they were first published to. If ``x_death`` is ``clean``, they lose the headers about deaths.
+    """
     find_queue(vhost, name)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")

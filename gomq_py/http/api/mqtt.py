@@ -1,6 +1,6 @@
 """/api/mqtt: lists, shows and ends MQTT connections, sessions, subscriptions and retained messages.
 
-Users see their own sessions, or all with the tag monitoring, and retained messages that they may read.
+Users see their own sessions or, with the tag monitoring, all; and retained messages that they may read.
 """
 from flask import Blueprint, g, request
 

@@ -18,7 +18,7 @@ PREVIEWED = 200
 
 
 class Family:
-    """The routes of one kind of policy, user or operator. Only the tag ``writer`` lets a user change them."""
+    """The routes of policies or of operator policies. Users need the tag ``writer`` to change these."""
 
     def __init__(self, component, writer):
         self._component = component
