@@ -1,7 +1,7 @@
 """Build information: shows version, interpreter, compiled modules and their sources.
 
-Imports no other part of the package and only reads files: ``--build-info`` also answers on a broken
-installation, and setup.py reads which modules to compile. The build writes a digest of a module's sources
+Imports no other part of the package and only reads files. So ``--build-info`` also answers on a broken
+installation, and setup.py can ask which modules to compile. The build writes a digest of a module's sources
 into the compiled module, as the beginning of its ELF build ID. The tests refuse a module whose sources have
 another digest. File times are ignored, because a checkout, a copy or an unpacked archive changes them.
 """

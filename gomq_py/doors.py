@@ -1,6 +1,6 @@
 """Doors: opens the broker's listeners, on addresses that it binds or on inherited sockets.
 
-Used by ``node``. Binds all listeners before it accepts a client: if a port is in use, no client is served.
+Used by gomq_py.node. Binds all listeners before it accepts a client: if a port is in use, none is served.
 Holds the certificates, trusted proxies and socket options that a reload changes for new connections. Knows
 the listeners and nothing of the protocols behind them. A *side door* is a listener of another protocol than
 AMQP and MQTT: HTTP, HTTPS, metrics or the control socket.
@@ -171,7 +171,7 @@ class Doors:
             raise error
 
     def find(self, name: str) -> Any:
-        """Return the open TCP listener ``name`` of FORWARDED, which can ``adopt`` a client, or None."""
+        """Return the open TCP listener ``name``, if in FORWARDED, to ``adopt`` a client; else None."""
         if name not in FORWARDED:
             return None
         return next((one for one in self.listeners if one.protocol == name and one.port), None)
@@ -283,8 +283,8 @@ class Doors:
     def _bind(
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
-        """Return [listening socket] for the settings named ``address`` and ``option``. [] if the port is -1;
-        or if it is in use, not needed, and not named by the configuration. Otherwise raises BindError.
+        """Return [listening socket]. ``address``, ``option``: names of the settings for address and port.
+        [] if the port is -1, or is in use and neither needed nor configured. Raises BindError.
         """
         # Without it a second broker on the machine still serves AMQP.
         settings, port = self._settings, getattr(self._settings, option)

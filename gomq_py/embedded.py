@@ -1,6 +1,6 @@
 """Embedding: runs a broker in any program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
-Runs a launcher, as cli does, but in a native thread with an event loop of its own. So it works in any
+Runs a launcher, as gomq_py.cli does, but in a native thread with its own event loop. So it works in any
 program, monkey-patched or not, and several times in one process. Calls from other threads reach that thread
 through one queue of functions. Importing this module imports neither gevent nor the broker.
 """
@@ -228,7 +228,7 @@ class Broker(Addresses):
             self._launcher.abandon()
 
     def _is_running(self):
-        """Return True from the start of the broker's thread until that has released everything."""
+        """Return True from the start of the broker's thread until the thread has released everything."""
         return self._ended is not None and self._ended.locked()
 
     def promote(self) -> None:

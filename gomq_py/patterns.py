@@ -42,7 +42,7 @@ class Pattern:
     __slots__ = ("text", "_search", "_budget_s", "_clock")
 
     def __init__(self, text, ignore_case=False, clock=time.thread_time):
-        """``clock()``: CPU seconds of this thread. Raises ValueError, one line for the author."""
+        """``clock()``: CPU seconds of this thread. Raises ValueError, whose text is for the user."""
         self.text = text
         self._budget_s = BUDGET_S
         self._clock = clock

@@ -18,7 +18,7 @@ LOG = log.logger("reload")
 
 
 class Reloader:
-    """Reloads one broker's configuration. ``settings``, which all its parts share, is changed in place."""
+    """Reloads one broker's configuration. Changes ``settings`` in place: all parts of the broker share it."""
 
     def __init__(
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,

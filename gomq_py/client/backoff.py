@@ -43,8 +43,8 @@ class Attempts:
     """Counts consecutive failures (``count``), for example of attempts to connect, and computes the wait
     after each.
 
-    ``worked()`` sets the count to 0. ``failed()`` starts again at 1 if more time has passed since
-    ``succeeded()`` than the next wait would take.
+    ``worked()`` sets the count to 0. ``failed()`` counts from 1 again if more time than the next wait has
+    passed since ``succeeded()``.
     """
 
     # A success does not reset the count at once: a peer that accepts clients and drops them at once would be

@@ -33,7 +33,7 @@ class ClosedError(ClientError):
         return copy
 
     def is_same(self, other: "ClosedError | None") -> bool:
-        """Return whether both errors are of the same closing of a channel or connection (see ``again``)."""
+        """Return True if both are the same error. A copy made by ``again`` counts as its original."""
         return other is not None and (self._first or self) is (other._first or other)
 
 

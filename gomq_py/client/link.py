@@ -49,8 +49,8 @@ class Link:
         on_end(error)                called once at the end, with the last error or, after ``close``, None
         on_channel_closed(error)     called when the broker has closed a channel; returns True if it has
                                      opened a new channel, False to reconnect
-        backoff                      the Backoff with the waits between attempts and their greatest number;
-                                     ``worked()`` or a connection that lasts begins with the first wait again
+        backoff                      the Backoff between attempts; it begins again with the first wait after
+                                     ``worked()``, and after a connection that lasted
         final                        classes of errors of ``on_up`` after which no further attempt is made
         options                      passed to Connection
     """
@@ -191,7 +191,7 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> None:
-        """Let the link's thread call ``function(*args)`` after ``seconds``. Only it may call this."""
+        """Let the link's thread call ``function(*args)`` after ``seconds``. Only that thread calls this."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
@@ -288,7 +288,7 @@ class Link:
             self._on_down(error)
 
     def _wait_for_next(self):
-        """Wait before the next attempt to connect. Returns None, or the last error if none will follow."""
+        """Wait before the next attempt to connect. Return the last error if no attempt follows, else None."""
         error = self.error
         if self._closing:
             return error

@@ -43,7 +43,7 @@ class Session:
         self._last_identifier = 0
 
     def next_identifier(self) -> int:
-        """Return a packet identifier of no unacknowledged publish. Raises ValueError if all are in use."""
+        """Return an identifier that no unacknowledged publish uses. Raises ValueError if all are in use."""
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
             if self._last_identifier not in self.outgoing:
@@ -191,9 +191,9 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier: int | None = None) -> int:
-        """Wait until the server has acknowledged the publish with this packet identifier (None: all
-        publishes). Returns the reason code (None: SUCCESS). Raises Refused with the reason code's name,
-        Timeout, ConnectionClosed.
+        """Wait until the server has acknowledged the publish with this packet identifier, and return its
+        reason code. ``identifier`` None: wait for all publishes, and return SUCCESS. Raises Refused with the
+        reason code's name, Timeout, ConnectionClosed.
         """
         outgoing = self.session.outgoing
         self.wait_for(

@@ -110,7 +110,7 @@ class Stream:
         return self._last_sent + self.interval_s / 2
 
     def cork(self) -> None:
-        """Hold back output, for one system call, until ``uncork``, the next wait for an answer, or 64 KiB."""
+        """Collect output instead of sending it, until ``uncork``, a wait for an answer, or 64 KiB."""
         self._corked = True
 
     def uncork(self) -> None:

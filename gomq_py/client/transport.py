@@ -91,7 +91,7 @@ class Transport:
 
 
 def _sibling(module, name):
-    """Import ``name`` from the package of ``module``: gevent.select for gevent.socket and "select"."""
+    """Import ``name``, such as "select", from the package that has ``module``, such as gevent.socket."""
     package = module.__name__.rpartition(".")[0]
     return import_module(f"{package}.{name}" if package else name)
 

@@ -39,7 +39,7 @@ _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
 class Option:
     """One option of the broker: a row of the table OPTIONS.
 
-        name           of the attribute, if it is not ``prefix`` and key
+        name           the attribute's name; "": ``prefix`` and ``key`` together
         environment    names of variables, without their prefix
         aliases        deprecated (section, key) pairs that still work
         reloadable     a reload of the configuration changes it, without a restart

@@ -111,8 +111,8 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
 
 
 def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Read the settings from the parsed flags, the environment, and the configuration file that one of these
-    names. Returns (Settings, warnings for the log, a list of texts). Raises ConfigError.
+    """Read the settings from the parsed flags, the environment, and the configuration file (see
+    ``config_path``). Returns (Settings, warnings for the log, a list of texts). Raises ConfigError.
     """
     settings, warnings = Settings(), []
     path = config_path(arguments.config, environment)
@@ -132,9 +132,9 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment with a password hash in place of the default user's password, or of the name of
-    the file with it. Raises ConfigError if more than one of password, file and hash is set, or if the file
-    has no password.
+    """Return the environment in which the default user's password is a hash. The variable that has the
+    password, or the name of its file, is left out. Raises ConfigError if more than one of password, file and
+    hash is set, or if the file has no password.
     """
     names = [name for name in (PLAIN_PASSWORD, PASSWORD_FILE, PASSWORD_HASH_OF_IT) if environment.get(name)]
     if len(names) > 1:

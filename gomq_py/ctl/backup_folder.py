@@ -88,7 +88,7 @@ def copy(folder, begin, progress):
 def restore(folder, root, progress):
     """Make a data folder at ``root`` from a backup; return the manifest, a dict. Raises FolderError, OSError.
 
-    ``root`` is missing or empty, and stays empty until all files are there and match the manifest.
+    ``root`` must be missing or empty. It has no content until copies of all files match the manifest.
     ``progress`` is as in ``copy``, always with numbers.
     """
     manifest, source, files = read_manifest(folder), os.path.join(folder, DATA), PlainFiles()
@@ -164,8 +164,8 @@ def _follow(follower, progress):
 
 @contextlib.contextmanager
 def _held(root, files):
-    """Context manager: locks the data folder ``root``, into which a copy is written. Raises FolderError if a
-    broker uses it, and OSError; turns ClusterError and DataDirError of its block into FolderError.
+    """Context manager: locks the data folder ``root``, while a copy is written into it. Raises OSError, and
+    FolderError if a broker uses it or if the block raises ClusterError or DataDirError.
     """
     data_dir = DataDir(root, files)
     try:

@@ -15,7 +15,7 @@ _NAME = re.compile(r"{\w+}")
 
 
 def check(session, path, chosen, rows):
-    """Raise UsageError, with the valid names, if one of the ``chosen`` columns is none of the list at
+    """Raise UsageError, with the valid names, if a name in ``chosen`` is no column of the list at
     ``path``. ``rows``: the list.
     """
     missing = [column for column in chosen if not any(has(row, column) for row in rows)]
@@ -33,7 +33,7 @@ def check(session, path, chosen, rows):
 
 
 def _described(api, path):
-    """Return (schema of the rows of the list at ``path``, {name: schema}); None if there is none."""
+    """Return (schema of a row of the list at ``path``, all schemas by name); None if it is not described."""
     try:
         document = json.loads(api.text("/docs/openapi.json"))
         paths = {_NAME.sub("{}", rule): methods for rule, methods in document["paths"].items()}

@@ -81,7 +81,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """Return (name of the option in a word or None, True if it has its value, too: ``--vhost=x``)."""
+    """Return (option in this word or None, whether the word also has its value, as in ``--vhost=x``)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)

@@ -26,7 +26,7 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """The results of a check. ``damage``, ``notes``: lists of (path, text); ``counts``: {kind: number}."""
+    """Results of checks. ``damage``, ``notes``: [(path, text)]. ``counts``: {"queues": number, ...}."""
 
     def __init__(self, ended_in_order=False, listed=()):
         # True after an orderly stop; otherwise acks of deleted segments may be left
@@ -93,7 +93,7 @@ class _Owned:
                 self._folders, self._deleted = definitions.folders()
 
     def is_stream(self, folder, name):
-        """Return True if the folder belongs to a stream, which has no acknowledgements."""
+        """Return True if the folder at path ``folder``, called ``name``, belongs to a stream."""
         if os.path.exists(os.path.join(folder, stream_offsets.NAME)):
             return True
         if self._streams is not None and name in self._folders:

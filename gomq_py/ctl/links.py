@@ -111,7 +111,7 @@ def _add_command(name, takes, component, table, has, what):
 
 
 def _given(key, value):
-    """Return the value to send for ``key``. Of a key for URIs: one as a text, several as a list."""
+    """Return the value to send for ``key``. A key for URIs gets a text for one URI, a list for several."""
     if key not in _URIS:
         return value
     return value[0] if len(value) == 1 else list(value)

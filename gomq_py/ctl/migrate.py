@@ -98,9 +98,10 @@ def _identity(api):
 
 
 def _without_acting(definitions):
-    """Return (definitions without shovels and upstreams, list of these, but without those of a migration).
+    """Return (definitions without shovels and upstreams, list of the shovels and upstreams left out).
 
-    --finish creates them. Earlier they would compete with the old broker's for messages.
+    --finish creates those in the list; earlier they would compete with the old broker's for messages. The
+    list lacks the shovels of a migration.
     """
     parameters = definitions.get("parameters") or []
     held = [

@@ -117,7 +117,7 @@ class Definitions:
 
     def folders(self):
         """Return two sets about folders below queues/: (names of folders in use, ids of deleted folders). An
-        id is the part of a folder's name behind the first dot.
+        id is the part of a folder's name after the first dot.
         """
         owned = {
             (vhost, prefix + name): record["incarnation"]

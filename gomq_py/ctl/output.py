@@ -80,8 +80,8 @@ class Output:
 class Progress:
     """A progress bar on standard error, for a command that takes longer than a second.
 
-    A context manager, called within its block. Shows nothing if standard error is no terminal or the Output
-    ``out`` is quiet.
+    A context manager; the block calls it to show progress. Shows nothing if standard error is no terminal or
+    the Output ``out`` is quiet.
     """
 
     def __init__(self, out):
@@ -90,7 +90,7 @@ class Progress:
         self._bar, self._what = None, ""
 
     def __call__(self, what, done, total):
-        """Show that ``done`` of ``total`` is done of the step ``what``, such as "copying"."""
+        """Show the progress of the step ``what``, such as "copying": ``done`` parts of ``total``."""
         if not self.is_shown or self._bar is None and time.monotonic() < self._shown_from_s:
             return
         if what != self._what:

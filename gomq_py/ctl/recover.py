@@ -73,7 +73,7 @@ def recover_definitions(root):
 
 
 def recover_queue(root, folder, vhost, queue):
-    """Move a folder of set-aside/ below queues/, and add its queue to the definitions; return the queue's
+    """Move a folder from set-aside/ to queues/, and add its queue to the definitions; return the queue's
     arguments, a dict. Raises FolderError.
     """
     with held_folder(root):
@@ -132,10 +132,10 @@ def is_stream(arguments):
 def list_set_aside(root):
     """Return a list with a dict {folder, vhost, queue, messages} for each folder in set-aside/.
 
-    The broker may be running. A folder's name has only a digest of the names of vhost and queue. The digest
-    is compared with those of all names in the definitions, also in those set aside, and of routing keys of
-    messages for the default exchange. Without a match, ``vhost`` and ``queue`` are None. ``messages`` is a
-    number.
+    The broker may be running. A folder's name has only a digest of the names of vhost and queue. So
+    digests are made of all names in the definitions, present and set aside, and of the routing keys of the
+    folder's messages for the default exchange. If none is equal to the folder's, ``vhost`` and ``queue``
+    are None. ``messages`` is a number.
     """
     kept = os.path.join(root, SET_ASIDE)
     found = sorted(os.listdir(kept)) if os.path.isdir(kept) else []

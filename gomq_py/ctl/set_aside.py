@@ -71,7 +71,7 @@ def recover(session, folder, queue):
 
 
 def _check_room(target, source):
-    """Raise APIError if limits of ``target`` leave too little room for ``source``, queues from the API."""
+    """Raise APIError if a limit of queue ``target`` leaves no room for the messages of queue ``source``."""
     policy = target.get("effective_policy_definition") or {}
     for limit in LIMITS:
         field, unit = _LIMITED.get(limit.setting, ("", ""))

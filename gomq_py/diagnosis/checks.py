@@ -103,7 +103,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """Return the Finding about a store of a vhost, not of a queue, that a fault has closed."""
+    """Return the Finding that a fault has closed a store which is a vhost's, not a queue's."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",
@@ -111,8 +111,8 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept, paths=()):
-    """Yield Findings about ``damaged`` messages and files ``kept`` for an operator, two numbers, unless they
-    are 0. ``paths``: the kept files, if the caller knows them.
+    """Yield Findings about damage. ``damaged``: number of damaged messages. ``kept``: number of files that
+    are kept for an operator. 0: no Finding. ``paths``: the kept files, if the caller knows them.
     """
     if damaged:
         yield Finding(

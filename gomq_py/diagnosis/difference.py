@@ -35,7 +35,7 @@ class Difference:
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
-        """Take two exports. ``paced(entries)`` iterates, may pause. ``is_whole``: False for one vhost."""
+        """``paced(entries)``: an iterator that may pause. ``is_whole``: False for exports of one vhost."""
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
@@ -56,7 +56,7 @@ class Difference:
             differs      replaces, or keeps, the different entry here
             ignored      skips it
             refused      rejects it
-            same         changes nothing, but a note says what the entry becomes here
+            same         changes nothing, but a note says how this broker treats the entry
 
         Other equal entries are left out. So are entries only in ``here``, because an import deletes nothing.
         """

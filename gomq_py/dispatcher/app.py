@@ -348,7 +348,7 @@ class Dispatcher:
 
     def set_schedules(self, queues: list[str] | None = None) -> None:
         """Let the broker send the periodic tasks of these queues (None: all queues) at their times. Deletes
-        the schedules of their other tasks. Raises NotDelivered, NotSupported.
+        earlier schedules of tasks that are not periodic any more. Raises NotDelivered, NotSupported.
         """
         for task in self.tasks.values():
             if task.queue not in (queues or self.queues):
@@ -438,9 +438,9 @@ class Dispatcher:
         return max((each.interval_s for each in self.tasks.values() if each.queue == queue), default=0.0)
 
     def _prefetch(self, queue, limit):
-        """Return the most tasks that a worker of the queue holds at once, running ones included.
+        """Return the prefetch limit of a worker that runs up to ``limit`` tasks of the queue at once.
 
-        With a rate, at most the delivery limit or the tasks that begin in a minute, whichever is more: a
+        For a queue with a rate, at most the tasks that begin in a minute or, if more, the delivery limit: a
         worker that stops returns its waiting tasks, and each return counts towards the delivery limit.
         """
         prefetch, interval_s = self.prefetch or limit, self._interval_s(queue)

@@ -76,8 +76,8 @@ def text_of(error, most=1000):
 
 
 def trace_of(error):
-    """Return (``exc_info`` for the log, further text for the log). They are (error, "") or, if UTF-8 cannot
-    encode the traceback, (None, the traceback as text with those characters escaped).
+    """Return (``exc_info`` for the log, further text for the log): (error, "") or, if UTF-8 cannot encode
+    some characters of the traceback, (None, the traceback as text, with these characters escaped).
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)

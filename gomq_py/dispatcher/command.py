@@ -205,7 +205,7 @@ def _reload_for_ever(arguments):
 
 
 def _sources():
-    """Return {path: modification time in ns} of .py files below the current folder, except in hidden ones."""
+    """Return {path: modification time in ns} of .py files below the current folder, not in hidden folders."""
     found = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [each for each in folders if not each.startswith(".") and each != "__pycache__"]

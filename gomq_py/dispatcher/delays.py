@@ -57,7 +57,7 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """Return (exchange, headers) for a task to run in ``delay_s``. ``unique``: duplicates are dropped."""
+        """Return (exchange, headers) for a task to run in ``delay_s``. ``unique``: as in Task."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}

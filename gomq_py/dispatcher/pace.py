@@ -31,7 +31,7 @@ class Pace:
         self._is_planned = False
 
     def begin(self, runner: Any, invocation: Any) -> None:
-        """Let the runner begin the invocation, now or when due. Raises its error if ``interval_s`` is 0."""
+        """Let the runner begin the invocation when due. Raises the runner's error if ``interval_s`` is 0."""
         if not self._interval_s:
             self._start(runner, invocation)
             return

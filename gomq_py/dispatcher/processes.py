@@ -139,7 +139,7 @@ def _portable(fault):
 
 
 def _leave_signals_to(parent):
-    """Ignore SIGINT and SIGTERM, which the parent handles, and end with it. ``parent``: its process id."""
+    """Ignore SIGINT and SIGTERM, which process ``parent`` (an id) handles. This process dies with it."""
     # The task then returns to the queue and must not run twice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler, because an ignored signal would be inherited by programs that the task starts.

@@ -195,8 +195,8 @@ def inspect(
 
     "processes" has a dict for each worker process that answered: its host, pid, version, tasks and workers.
     "queues" has a dict for each of ``queues`` and of the answering workers' queues: its waiting and dead
-    tasks, and its consumers. Returns after ``timeout_s``, or once as many workers have answered as consume
-    from ``queues``. Raises DispatcherError.
+    tasks, and its consumers. Returns after ``timeout_s``, or once as many workers of ``queues`` have
+    answered as these queues have consumers. Raises DispatcherError.
     """
     deadline = time.monotonic() + timeout_s
     consumers = sum(each["consumers"] for each in _queues(connection, queues))

@@ -193,7 +193,7 @@ class Processes(Threads):
             invocation.holder.kill()
 
     def close(self):
-        """Kill the processes that run a task, which the worker has requeued, and let the others end."""
+        """Kill the processes that run tasks, and let the others end. The worker has requeued these tasks."""
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():

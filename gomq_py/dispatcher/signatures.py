@@ -78,7 +78,7 @@ class Signature:
         raise BadTask(f"task {self.name!r} has no parameter {parameter!r}")
 
     def check(self, values: list[Any], type_names: list[str]) -> None:
-        """Raise BadArgument if the function does not accept these values. Its text lacks the task's name."""
+        """Raise BadArgument if the function does not accept these values, sent with these types."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):

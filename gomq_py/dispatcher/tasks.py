@@ -68,8 +68,8 @@ class Task:
     An empty ``uuid`` is replaced by a new one. ``delay_s``: seconds before the task runs. ``priority`` needs
     a queue with priorities. ``unique``: the broker drops the task if a recent one had the same text
     ``unique``. ``expires_s``: the worker drops the task if it has not begun after so many seconds.
-    ``broker_drops``: the broker drops it then, too, or dead-letters it if its queue has a dead-letter
-    exchange.
+    ``broker_drops``: the broker, too, drops the expired task or, if its queue has a dead-letter exchange,
+    dead-letters it.
 
     ``schedule``: the table of the header x-schedule, by which the broker sends the task repeatedly. A table
     with only a name deletes the schedule of this name.

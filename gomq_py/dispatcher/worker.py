@@ -481,7 +481,7 @@ class Worker:
 
 
 def _checked(name, config):
-    """Return the valid TaskConfig, with a check of the argument count if it has none. Raises ValueError."""
+    """Return the TaskConfig; if it has no ``check``, add one of the argument count. Raises ValueError."""
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)

@@ -64,7 +64,7 @@ def connection_count(options):
 
 @contextmanager
 def _measured(options, noun):
-    """Context manager: yields a dict, and at the end adds time and CPU time and memory of the broker."""
+    """Context manager: yields a dict; at the end adds the time taken and the broker's CPU time and memory."""
     figures: dict = {f"{noun}s": options.count}
     before = process.memory_octets(options.broker_pid) if options.broker_pid else None
     cpu_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0

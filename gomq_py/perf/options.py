@@ -245,8 +245,8 @@ def check_load(options):
 def groups(options, group, single):
     """Return the names of the run's queues or topics, as a list. Raises ValueError.
 
-    With the option ``pattern`` there is a name for each of its numbers, otherwise only ``single``. ``group``:
-    "queue" or "topic", for the error's text.
+    The option ``pattern`` gives a name for each number of its range; without it ``single`` is the only name.
+    ``group``: "queue" or "topic", for the error's text.
     """
     if not options.pattern:
         names = [single]

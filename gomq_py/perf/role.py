@@ -23,7 +23,7 @@ class Role:
     """Base of publishers and consumers. A role drives one connection.
 
     The worker's loop calls ``turn`` at the start, when the socket is ready, at the time ``due_ns``, and when
-    the parent process stops publishing. ``due_ns``: monotonic time at which the rate limit allows the next
+    the parent ends all publishing. ``due_ns``: monotonic time at which the rate limit allows the next
     message, or None.
     """
 
@@ -266,10 +266,10 @@ class ConsumerRole(Role):
         self._held = False  # held back by the rate
 
     def checks(self, kind, region, latencies):
-        """Return keyword arguments for a Walk, with which it checks bodies and measures latencies.
+        """Return the keyword arguments that let a Walk check bodies and measure latencies.
 
-        ``kind``: SequenceCheck or a subclass. ``region``, ``latencies``: shared memory of check and
-        histogram.
+        ``kind``: SequenceCheck or a subclass. ``region``: the check's shared memory. ``latencies``:
+        the histogram's.
         """
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)

@@ -1,6 +1,6 @@
 """The memory that worker processes share with their parent: flags, counters, latencies and checks.
 
-The parent sets the flags, a connection's worker its counters and, for a consumer, its latencies and checks.
+The parent writes the flags. The worker of a connection writes everything else about that connection.
 Each 8-byte word has one writer, and its store is atomic, so no locks are needed. The parent creates the
 memory before it forks the workers.
 """

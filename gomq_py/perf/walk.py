@@ -6,7 +6,7 @@ many messages share one system call.
 
 A Walk parses received AMQP or MQTT bytes, without an object per frame or packet. It counts and checks
 messages, measures their latency, and counts confirms or acknowledgements. The worker reads from its socket
-into ``buffer``, behind the ``kept`` bytes of an incomplete frame or packet, and calls ``walk``. A Walk writes
+into ``buffer``, after the ``kept`` bytes of an incomplete frame or packet, and calls ``walk``. A Walk writes
 acks (for MQTT: PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``. All other input goes into the list
 ``others``: AMQP methods such as channel.close as bytes, MQTT packets such as SUBACK as objects. A Walk checks
 sizes before use; mqtt.wire.frames finds the packets.

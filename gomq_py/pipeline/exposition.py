@@ -1,4 +1,4 @@
-"""Makes the counts of a run available to Prometheus: over HTTP, or in a file that node_exporter reads."""
+"""Shows Prometheus how many rows each job has read: over HTTP, or in a file that node_exporter reads."""
 import contextlib
 import os
 import socket
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.1
 
 
 def text_of(rows, lags, now_s):
-    """Return the counts in Prometheus' text format.
+    """Return the numbers of read and unread rows in Prometheus' text format.
 
     ``rows``: {job: rows read}. ``lags``: {job: unread messages, or None}. ``now_s``: the Unix time.
     """

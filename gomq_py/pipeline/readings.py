@@ -49,7 +49,7 @@ def read_schema(path):
 
 
 def from_toml(path, make, what=""):
-    """Return ``make(content)`` of a TOML file. Raises OptionError, with ``what`` and the path in front."""
+    """Return ``make(content)`` of a TOML file. Raises OptionError; its text begins with ``what``."""
     try:
         with open(path, "rb") as file:
             return make(tomllib.load(file))

@@ -1,7 +1,7 @@
 """Runs Spark queries until they end or are stopped, and reports their progress.
 
 On a terminal the progress is one line that is overwritten. Elsewhere each batch with rows prints a line of
-JSON. ``exposition`` makes the counts available to Prometheus.
+JSON. ``exposition`` shows Prometheus how many rows the queries have read.
 """
 import json
 import re
@@ -28,8 +28,8 @@ class JobFailed(Exception):
 class Reporter:
     """Prints the progress of a run's queries.
 
-    The counts are also written to the file ``prometheus`` and served over HTTP at ``address``, if these are
-    given. The constructor raises OptionError if it cannot listen on the address.
+    The numbers of read and unread rows are also written to the file ``prometheus`` and served over HTTP at
+    ``address``, if these are given. The constructor raises OptionError if it cannot listen on the address.
     """
 
     def __init__(self, out=None, prometheus=None, address=None):

@@ -251,7 +251,7 @@ class Consumer:
         return found
 
     def _offset_of(self, one):
-        """Return a Delivery's offset: its header's, or the last one plus 1. Raises NoStream if neither."""
+        """Return the offset in the header, or else the previous offset + 1. Raises NoStream without both."""
         try:
             offset = (one.properties.headers or {}).get(OFFSET_HEADER)
         except Malformed:

@@ -144,7 +144,7 @@ def folder_id(vhost, name):
 
 
 def _scanned(content, number, found):
-    """Return the Segment of a file still written, up to its last valid record. ``found``: decoded head."""
+    """Return the Segment of a file that still grows, up to its last valid record. ``found``: decoded head."""
     first_ms = last_ms = 0
     block = columns.Block(4096, 1 << 30)
     for block in _blocks(content, found, block):

@@ -181,7 +181,7 @@ _MOST_PLACES = 1024
 
 
 class PieceBuffer:
-    """A buffer for a Piece (part of a segment file). ``buffer[:end]``: the bytes from ``position`` on."""
+    """Reads a Piece of a segment file. ``buffer[:end]`` has the file's bytes from ``position`` on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()

@@ -102,7 +102,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Set AMQP properties for records with MQTT properties. Returns ``buffer`` with these appended."""
+    """Translate MQTT properties of records to AMQP. Returns ``buffer`` with the AMQP properties appended."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -159,7 +159,7 @@ def _numbers(count, present, ends, content, place):
     """Return the Arrow array of a numeric property.
 
     The values are single bytes or, for the property timestamp, Unix seconds. A timestamp out of Arrow's range
-    becomes null. ``place``: number of the property.
+    becomes null. ``present``, ``ends``, ``content``: Arrow's buffers. ``place``: number of the property.
     """
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])

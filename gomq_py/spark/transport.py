@@ -28,8 +28,8 @@ class Segment:
 class Shape:
     """Describes a stream. Messages with offsets ``first_offset`` to ``end_offset`` (exclusive) can be read.
 
-    ``epoch``: identifies the stream among all streams of the same name, one after the other. ``segments``: a
-    tuple of Segment. ``end_is_known``: False if the stream is empty and the broker does not report its next
+    ``epoch``: differs from that of an earlier or later stream of the same name. ``segments``: a tuple of
+    Segment. ``end_is_known``: False if the stream is empty and the broker does not report its next
     offset.
     """
 
