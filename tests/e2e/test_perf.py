@@ -302,7 +302,8 @@ def test_nobody_listening_is_one_line():
     "-x 60000 --queue-pattern q% --queue-pattern-to 9", "-c 99999999999", "-P 65536", "--queue-args {",
     "--properties {\"nope\":1}", "--properties {\"delivery_mode\":\"x\"}", "--queue-pattern none",
     "--queue-pattern q% --queue-pattern-from 9 --queue-pattern-to 3", "--uri http://x", "-s 16,", "-s 9,4 -V",
-    "--header-every 0", "--exchange-args []",
+    "--header-every 0", "--exchange-args []", "--key-count 5 -e x --exchange-type direct",
+    "--key-count 5 -e amq.direct",
 ])
 def test_options_that_make_no_sense_are_refused_in_two_lines(arguments, capsys):
     with pytest.raises(SystemExit, match="^2$"):
