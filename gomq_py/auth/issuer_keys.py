@@ -90,7 +90,8 @@ class IssuerKeys:
                     self._keys = {}
                 return
             self._keys, self._error = keys, "it has none"
-            self._life_s = self._ttl_s if kept_s is None else kept_s
+            # Fetched no earlier anyway. LIVES times no lifetime (max-age=0) would outlast no failed fetch.
+            self._life_s = max(self._ttl_s if kept_s is None else kept_s, PAUSE_BETWEEN_FETCHES_S)
             self._fetched_s = self._now_s()
 
     def _fetch_keys(self):

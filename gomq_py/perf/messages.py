@@ -58,16 +58,17 @@ def routing_keys(options, queue):
 
 
 def binding_keys(options, queue):
-    """Return the binding keys of a queue. They match all its ``routing_keys``, if there are several."""
+    """Return the binding keys of a queue. They match all its ``routing_keys``."""
+    keys = routing_keys(options, queue)
     if options.binding_count > 1:
         patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
-        return [
+        bindings = [
             patterns[number % 4].format(number % _REGIONS) + ".#" * (number // _REGIONS)
             for number in range(options.binding_count)
         ]
-    if options.key_count > 1:
-        return ["region.#"]
-    return routing_keys(options, queue)
+        # A single key has a name of its own, which the patterns do not match.
+        return bindings if len(keys) > 1 else [*keys, *bindings[1:]]
+    return ["region.#"] if len(keys) > 1 else keys
 
 
 def properties(options, with_headers=True):

@@ -192,10 +192,11 @@ def check_amqp(options):
         raise ValueError("--transaction-ack needs --ack")
     if options.prefetch and options.ack > options.prefetch:
         raise ValueError("--ack every N with a smaller --prefetch would wait for ever")
-    if options.key_count > 1 and not options.exchange:
+    is_direct = options.exchange_type == "direct" or options.exchange == "amq.direct"
+    if options.key_count > 1 and (not options.exchange or is_direct and not options.predeclared):
         raise ValueError(
-            "--key-count needs an --exchange of --exchange-type topic; the default exchange would route none "
-            "of the keys")
+            "--key-count needs an --exchange of --exchange-type topic; a direct exchange such as the default "
+            "one would route none of the keys")
     try:
         messages.properties(options)
     except (TypeError, ValueError, AttributeError, struct.error) as error:

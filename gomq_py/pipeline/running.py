@@ -102,10 +102,10 @@ def lag_of(progress):
     lag = 0
     for source in progress["sources"]:
         try:
-            ends, latest = decode(json.loads(source["endOffset"])), decode(json.loads(source["latestOffset"]))
+            ends, reported = json.loads(source["endOffset"]), json.loads(source["latestOffset"])
+            lag += sum(behind(decode(ends), decode(reported), reported["firsts"]).values())
         except Exception:  # another kind of source, or one without a lag
             return None
-        lag += sum(behind(ends, latest).values())
     return lag
 
 

@@ -41,11 +41,12 @@ class FilesTransport(SegmentTransport):
         parts, epoch = [], ""
         for number in self._numbers(folder):
             try:
-                part, epoch = self._segment(os.path.join(folder, f"msgs.{number:010}"), number, is_live)
+                part, of_segment = self._segment(os.path.join(folder, f"msgs.{number:010}"), number, is_live)
             except FileNotFoundError:
                 continue  # deleted meanwhile
             if part is not None:
                 parts.append(part)
+                epoch = of_segment
         if not parts:
             raise NoStream(f"stream '{name}' in vhost '{self.vhost}' has no readable segment in {folder}")
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))

@@ -220,9 +220,10 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """Return the reason in the broker's answer or, if the answer is not JSON, the text of the HTTP status."""
+    """Return the reason in the broker's answer or, if it has none, the text of the HTTP status."""
     try:
         given = json.loads(response.read() if body is None else body)
-        return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]
+        text = given.get("reason") or given.get("error")
     except (ValueError, AttributeError, OSError, http.client.HTTPException):
-        return response.reason or str(response.status)
+        text = None
+    return str(text)[:LONGEST_REASON] if text else response.reason or str(response.status)

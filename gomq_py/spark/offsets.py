@@ -39,12 +39,14 @@ def encode(positions):
         for name, one in sorted(positions.items())}}
 
 
-def behind(ends, latest):
-    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}. For a
-    stream that ``ends`` lacks or has with another epoch, counts from offset 0.
+def behind(ends, latest, firsts):
+    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}. Counts
+    from the stream's first offset (``firsts``: {stream: offset}) if that is later, and for a stream that
+    ``ends`` lacks or has with another epoch.
     """
     return {
-        name: max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
+        name: max(0, one.next - max(firsts[name], (
+            ends[name].next if name in ends and ends[name].epoch == one.epoch else 0)))
         for name, one in latest.items()}
 
 

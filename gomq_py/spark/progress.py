@@ -12,7 +12,9 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one streaming query. ``seen``: {stream: Position}, the ends of the streams at ``next_end``."""
+    """Tracks one streaming query. ``seen``: {stream: Position}, the ends of the streams at ``next_end``;
+    ``firsts``: {stream: first offset}, from the same time.
+    """
 
     def __init__(self, options, planner, clock=time.monotonic):
         self._options = options
@@ -21,6 +23,7 @@ class Progress:
         self._target = None
         self._batch_s = None  # when the last batch began
         self._ends = {}
+        self.firsts = {}
         self.seen = {}
 
     def metrics(self):
@@ -29,7 +32,7 @@ class Progress:
         The keys are those of Spark's Kafka source. The numbers are those after the last ``next_end``; before
         it, the dict is empty.
         """
-        counts = list(behind(self._ends, self.seen).values())
+        counts = list(behind(self._ends, self.seen, self.firsts).values())
         return {
             "avgOffsetsBehindLatest": sum(counts) / len(counts), "maxOffsetsBehindLatest": max(counts),
             "minOffsetsBehindLatest": min(counts)} if counts else {}
@@ -48,6 +51,7 @@ class Progress:
         """
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
+        self.firsts = {name: shape.first_offset for name, shape in shapes.items()}
         spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
         lengths = {name: end - begin for name, (begin, end) in spans.items()}
         if self._waits_for_more(sum(lengths.values())):

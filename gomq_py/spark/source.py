@@ -167,11 +167,14 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def reportLatestOffset(self):
         """Return the streams' ends as of the last latestOffset(), for Spark's lag; None before that.
 
-        The dict also has the key ``metrics``, because Spark does not ask a Python source for metrics.
+        The dict also has the keys ``metrics``, because Spark does not ask a Python source for metrics, and
+        ``firsts``, the streams' first offsets.
         """
         if not self._progress.seen:
             return None
-        return {**encode(self._progress.seen), "metrics": self._progress.metrics()}
+        return {
+            **encode(self._progress.seen), "firsts": self._progress.firsts,
+            "metrics": self._progress.metrics()}
 
     def partitions(self, start, end):
         """Divide the batch between ``start`` and ``end`` into Parts, one per task."""

@@ -42,7 +42,8 @@ def waiting(broker, queue):
     "--properties {\"priority\":3,\"headers\":{\"a\":1}}", "--header-count 5",
     "--queue-args {\"x-max-length\":1000000}", "--consumer-args {\"x-priority\":5}",
     "-e perf-x --exchange-type topic --key-count 200 --binding-count 100",
-    "-e perf-d --exchange-type direct -k key", "--transient-queue",
+    "-e perf-y --exchange-type topic --binding-count 5", "-e perf-d --exchange-type direct -k key",
+    "--transient-queue",
     "--queue-pattern perf-%-queue --queue-pattern-from 3 --queue-pattern-to 5 -x 2", "-r 20000", "-R 20000",
     "-r 20000 --burst 7", "-l -s 16", "-s 16,700,64 --header-count 3 --header-every 2",
     "-e perf-a --exchange-type direct --exchange-args {\"alternate-exchange\":\"amq.fanout\"}",
@@ -301,7 +302,8 @@ def test_nobody_listening_is_one_line():
     "-x 60000 --queue-pattern q% --queue-pattern-to 9", "-c 99999999999", "-P 65536", "--queue-args {",
     "--properties {\"nope\":1}", "--properties {\"delivery_mode\":\"x\"}", "--queue-pattern none",
     "--queue-pattern q% --queue-pattern-from 9 --queue-pattern-to 3", "--uri http://x", "-s 16,", "-s 9,4 -V",
-    "--header-every 0", "--exchange-args []",
+    "--header-every 0", "--exchange-args []", "--key-count 5 -e x --exchange-type direct",
+    "--key-count 5 -e amq.direct",
 ])
 def test_options_that_make_no_sense_are_refused_in_two_lines(arguments, capsys):
     with pytest.raises(SystemExit, match="^2$"):

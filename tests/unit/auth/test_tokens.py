@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.auth.issuer_keys import PAUSE_BETWEEN_FETCHES_S, IssuerKeys, fetch_json
+from gomq_py.auth.issuer_keys import LIVES, PAUSE_BETWEEN_FETCHES_S, IssuerKeys, fetch_json
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, looks_like_token
 from gomq_py.auth.users import User
@@ -332,6 +332,20 @@ class TestIssuerKeys:
         assert keys.key("rsa-1")
         hub(lambda: len(fetched) == 3)
         assert keys.key("rsa-1")
+
+    def test_keys_that_the_issuer_lets_nobody_keep_outlast_a_failed_fetch(self, keys, fetched, clock, hub):
+        fetched.kept_s = 0
+        keys.key("rsa-1")
+        fetched.broken = True
+        clock.now_s += PAUSE_BETWEEN_FETCHES_S + 1
+
+        assert keys.key("rsa-1")
+        hub(lambda: len(fetched) == 3)
+        assert keys.key("rsa-1")
+
+        clock.now_s += PAUSE_BETWEEN_FETCHES_S * LIVES
+        with pytest.raises(LoginRefused, match="cannot be had: unreachable"):
+            keys.key("rsa-1")
 
     def test_keys_of_an_issuer_that_stays_away_are_given_up(self, keys, fetched, clock):
         keys.key("rsa-1")

@@ -67,7 +67,7 @@ def matches(pattern, key):
 
 
 @pytest.mark.parametrize(("key_count", "binding_count"), [
-    (1000, 100), (1000, 1), (1000, 7), (50, 100), (10, 250)
+    (1000, 100), (1000, 1), (1000, 7), (50, 100), (10, 250), (1, 1), (1, 2), (1, 250),
 ])
 def test_bindings_match_every_key_and_are_all_different(key_count, binding_count):
     opts = options(key_count=key_count, binding_count=binding_count)

@@ -14,14 +14,14 @@ from tests.support.ports import reserve
 from tests.support.waiting import TIMEOUT_S
 
 
-def progress(batch, rows, read, there, epoch="e"):
+def progress(batch, rows, read, there, epoch="e", first=0):
     return {
         "runId": "r", "batchId": batch, "timestamp": f"t{batch}", "numInputRows": rows,
         "processedRowsPerSecond": 1234.5,
         "sources": [
             {
                 "endOffset": json.dumps(encode({"s": Position("e", read)})),
-                "latestOffset": json.dumps(encode({"s": Position(epoch, there)})),
+                "latestOffset": json.dumps({**encode({"s": Position(epoch, there)}), "firsts": {"s": first}}),
             },
         ]}
 
@@ -81,9 +81,11 @@ def test_a_terminal_sees_one_line_that_is_written_over():
     assert out.getvalue() == "\r\033[Kbronze: batch 0, 10 rows, 1234 rows/s, 25 behind"
 
 
-def test_lag_counts_a_stream_that_was_made_anew_from_its_beginning():
+def test_lag_counts_a_stream_that_was_made_anew_from_its_first_message():
     assert lag_of(progress(0, 1, 50, 60)) == 10
     assert lag_of(progress(0, 1, 50, 60, epoch="other")) == 60
+    assert lag_of(progress(0, 1, 50, 60, epoch="other", first=40)) == 20
+    assert lag_of(progress(0, 1, 50, 60, first=57)) == 3
     assert lag_of({"sources": [{"endOffset": None, "latestOffset": None}]}) is None
 
 

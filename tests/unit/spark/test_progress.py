@@ -173,7 +173,26 @@ def test_how_far_a_batch_is_behind_is_told_by_kafkas_names():
 
 
 def test_a_stream_that_was_made_anew_is_behind_with_all_its_messages():
-    assert behind({"a": Position("e", 7)}, {"a": Position("f", 3), "b": Position("g", 2)}) == {"a": 3, "b": 2}
+    seen = {"a": Position("f", 3), "b": Position("g", 2)}
+
+    assert behind({"a": Position("e", 7)}, seen, {"a": 0, "b": 0}) == {"a": 3, "b": 2}
+
+
+@pytest.mark.parametrize("now", [
+    {"a": ("e", 0, 10), "b": ("g", 1000, 1003)},  # new
+    {"a": ("other", 1000, 1003)},
+    {"a": ("e", 1000, 1003)},  # older messages were dropped
+])
+def test_offsets_before_the_first_message_are_not_behind(now):
+    streams = Streams(a=("e", 0, 10))
+    options = Options(
+        {"subscribePattern": ".", "minOffsetsPerTrigger": "5", "failOnDataLoss": "false"})
+    progress = Progress(options, Planner(options, streams))
+    start = progress.next_end({"a": Position("e", 0)}, True)
+    streams.streams = now
+
+    assert progress.next_end(start, True) == start  # three are too few
+    assert progress.metrics()["maxOffsetsBehindLatest"] == 3
 
 
 def test_a_run_for_what_is_there_stops_at_what_was_there():
