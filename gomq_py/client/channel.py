@@ -104,8 +104,7 @@ class Channel:
     # Life
 
     def close(self, reply_code: int = REPLY_SUCCESS, reply_text: str = "bye") -> None:
-        """Close the channel and wait for the broker's answer. Does nothing if the channel is closed already.
-        """
+        """Close the channel and wait for the broker's answer. Does nothing if it is closed already."""
         if self.error is not None:
             return
         self.send(ChannelClose(reply_code=reply_code, reply_text=reply_text))
@@ -141,9 +140,7 @@ class Channel:
     def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Bind the exchange ``destination`` to the exchange ``source``, which then routes matching messages
-        to it.
-        """
+        """Bind ``destination`` to the exchange ``source``, which then routes matching messages to it."""
         self.call(ExchangeBind(
             destination=destination, source=source, routing_key=routing_key, arguments=arguments or {},
         ), ExchangeBindOk)
@@ -214,18 +211,19 @@ class Channel:
         mandatory: bool = False,
     ) -> int:
         """Publish each (exchange, routing_key, body, properties) of an iterable, in few large writes. Returns
-        the sequence number of the last message in confirm mode, else 0.
+        the last message's sequence number in confirm mode, else 0. Messages before an error are published.
         """
-        buffer = bytearray()
-        last = self.published
-        for exchange, routing_key, body, properties in messages:
-            buffer += self.publish_frames(exchange, routing_key, body, properties, mandatory)
-            last = self._number_publish()
-            if len(buffer) >= _BATCH_OCTETS:
-                self._write(bytes(buffer))
-                buffer.clear()
-        if buffer:
-            self._write(bytes(buffer))
+        batch, last = bytearray(), self.published
+        try:
+            for exchange, routing_key, body, properties in messages:
+                batch += self.publish_frames(exchange, routing_key, body, properties, mandatory)
+                last = self._number_publish()
+                if len(batch) >= _BATCH_OCTETS:
+                    full, batch = batch, bytearray()
+                    self._write(bytes(full))
+        finally:
+            if batch:
+                self._write(bytes(batch))
         return last
 
     def publish_frames(

@@ -1,6 +1,7 @@
 """The client's channel against a scripted broker: every call's octets, answers, confirms, deliveries,
 returns and closes.
 """
+import struct
 from contextlib import contextmanager
 
 import pytest
@@ -211,6 +212,26 @@ def test_publishes_are_numbered_from_one_in_confirm_mode():
         ]
 
     assert numbers == [1, 2, 3]
+
+
+@pytest.mark.parametrize("bad", [("", "q", b"m", Properties(priority=256)), None])
+def test_messages_before_a_fault_are_published_under_their_numbers(bad):
+    """The fault is in a message, or in the iterable."""
+    def messages():
+        yield from [("", "q", b"m", None)] * 2
+        if bad is None:
+            raise KeyError
+        yield bad
+
+    confirms = [BasicAck(delivery_tag=3, multiple=True)]
+    with channel_with(confirming(*confirms, publishes=3)) as channel:
+        channel.confirm_select()
+        with pytest.raises((KeyError, ValueError, struct.error)):
+            channel.publish_many(messages())
+        numbers = [channel.published, channel.publish("", "q", b"m")]
+        confirmed = channel.wait_for_confirms()
+
+    assert numbers == [2, 3] and confirmed
 
 
 def test_single_and_multiple_confirms_in_any_order_confirm_all():
