@@ -203,8 +203,10 @@ class Channel:
         mode, else 0. ``properties``: a Properties, encoded properties as bytes, or None. A str body is
         encoded as UTF-8.
         """
-        self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
-        return self._number_publish()
+        frames = self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate)
+        number = self._number_publish()  # first: while a write waits, others publish, and confirms come
+        self._write(frames)
+        return number
 
     def publish_many(
         self, messages: Iterable[tuple[str, str, bytes | str, Properties | bytes | None]],
