@@ -199,26 +199,29 @@ class Channel:
         mode, else 0. ``properties``: a Properties, encoded properties as bytes, or None. A str body is
         encoded as UTF-8.
         """
-        self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
-        return self._number_publish()
+        frames = self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate)
+        number = self._number_publish()  # first: while a write waits, others publish, and confirms come
+        self._write(frames)
+        return number
 
     def publish_many(
         self, messages: Iterable[tuple[str, str, bytes | str, Properties | bytes | None]],
         mandatory: bool = False,
     ) -> int:
         """Publish each (exchange, routing_key, body, properties) of an iterable, in few large writes. Returns
-        the sequence number of the last message in confirm mode, else 0.
+        the last message's sequence number in confirm mode, else 0. Messages before an error are published.
         """
-        buffer = bytearray()
-        last = self.published
-        for exchange, routing_key, body, properties in messages:
-            buffer += self.publish_frames(exchange, routing_key, body, properties, mandatory)
-            last = self._number_publish()
-            if len(buffer) >= _BATCH_OCTETS:
-                self._write(bytes(buffer))
-                buffer.clear()
-        if buffer:
-            self._write(bytes(buffer))
+        batch, last = bytearray(), self.published
+        try:
+            for exchange, routing_key, body, properties in messages:
+                batch += self.publish_frames(exchange, routing_key, body, properties, mandatory)
+                last = self._number_publish()
+                if len(batch) >= _BATCH_OCTETS:
+                    full, batch = batch, bytearray()
+                    self._write(bytes(full))
+        finally:
+            if batch:
+                self._write(bytes(batch))
         return last
 
     def publish_frames(

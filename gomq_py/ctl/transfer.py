@@ -140,7 +140,7 @@ def bring_in(session, definitions, dry_run, where, leaves=True):
     if dry_run:
         here = session.api.get("definitions", *where)
         types = {kind["name"] for kind in session.api.get("overview").get("exchange_types") or ()}
-        rows = list(Difference(here, definitions, types).rows())
+        rows = list(Difference(here, definitions, types, is_whole=not where).rows())
         session.out.rows("What an import would do", rows, ("action", "kind", "vhost", "name", "note"))
         return
     with Progress(session.out) as progress:

@@ -14,6 +14,9 @@ KEYS = {
 }
 # An import leaves existing entries of these lists; in the others it replaces them.
 _STAY = ("vhosts", "exchanges", "queues", "bindings")
+# An import into a single vhost ignores these lists.
+_NOT_IN_A_VHOST = ("vhosts", "users", "permissions", "topic_permissions", "global_parameters")
+NOT_IN_A_VHOST_NOTE = "an import into one vhost leaves this list out"
 # Fields that brokers add by themselves.
 _NOT_COMPARED = {
     "limits", "metadata", "default_queue_type", "hashing_algorithm", "internal", "type_name", "tracing",
@@ -65,7 +68,10 @@ class Difference:
             if not entries:
                 continue
             if not self._is_whole:
-                fields = tuple(field for field in fields if field != "vhost") or fields
+                if kind in _NOT_IN_A_VHOST:
+                    yield _ignored(kind, NOT_IN_A_VHOST_NOTE)
+                    continue
+                fields = tuple(field for field in fields if field != "vhost")
             present = {_key(entry, fields): entry for entry in self._paced(self._here.get(kind) or ())}
             for entry in self._paced(entries):
                 if not _is_there_anyway(kind, entry):
@@ -74,10 +80,7 @@ class Difference:
                 present.popitem()  # freeing all at once takes a while
         for kind, value in self._there.items():
             if isinstance(value, list) and kind not in KEYS:
-                yield {
-                    "action": "ignored", "kind": kind, "vhost": "", "name": "",
-                    "note": "a list that this broker does not know",
-                }
+                yield _ignored(kind, "a list that this broker does not know")
 
     def _row(self, kind, entry, mine):
         changed = [] if mine is None else _changed(mine, entry)
@@ -121,6 +124,10 @@ class Difference:
         if kind == "exchanges" and self._exchange_types and entry.get("type") not in self._exchange_types:
             return f"unknown exchange type '{entry.get('type')}'"
         return ""
+
+
+def _ignored(kind, note):
+    return {"action": "ignored", "kind": kind, "vhost": "", "name": "", "note": note}
 
 
 def _is_there_anyway(kind, entry):

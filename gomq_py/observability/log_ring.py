@@ -1,15 +1,17 @@
 """Keeps the last lines of the log for the management API, as a second log handler.
 
-Keeps the texts, because records would keep the logged objects in memory. The numbers of lines and of their
-characters are limited.
+Keeps the texts, because records would keep the logged objects in memory. The number of lines and the memory
+of their texts are limited.
 """
 import logging
+import sys
 from collections import deque
 from typing import Callable
 
 from gomq_py.observability.log import ROOT, SystemLocked, escape, level_name, message_of
 
 LINES = 1000
+# Bytes of memory for the texts: one character beyond U+FFFF makes four bytes of each character of its line.
 OCTETS = 512 * 1024
 # Characters of one line, its traceback included.
 LINE_MAX = 8 * 1024
@@ -18,7 +20,7 @@ LINE_MAX = 8 * 1024
 class Line:
     """One log line. ``number`` rises by one from line to line; ``at_ms`` is its time in Unix milliseconds."""
 
-    __slots__ = ("number", "at_ms", "level", "source", "message")
+    __slots__ = ("number", "at_ms", "level", "source", "message", "octets")
 
     def __init__(self, number: int, at_ms: int, level: str, source: str, message: str) -> None:
         self.number = number
@@ -26,6 +28,7 @@ class Line:
         self.level = level
         self.source = source
         self.message = message
+        self.octets = sys.getsizeof(message)  # kept: the text grows when it is first encoded
 
 
 class LogRing(SystemLocked):
@@ -55,9 +58,9 @@ class LogRing(SystemLocked):
         self._lines.append(Line(
             self.last, int(record.created * 1000), level_name(record), record.name.removeprefix(ROOT + "."),
             message[:LINE_MAX]))
-        self._octets += len(self._lines[-1].message)
+        self._octets += self._lines[-1].octets
         while len(self._lines) > LINES or self._octets > OCTETS:
-            self._octets -= len(self._lines.popleft().message)
+            self._octets -= self._lines.popleft().octets
         self._heard()
 
     def since(self, number: int) -> list[Line]:

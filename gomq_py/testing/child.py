@@ -94,7 +94,7 @@ def create_vhost(launcher, name):
 
 def delete_vhost(launcher, name):
     """Delete the vhost and close its connections. A job of the broker deletes its contents afterwards."""
-    connections = [one for one in launcher.hub.clients.all() if one.vhost and one.vhost.name == name]
+    connections = launcher.hub.clients.in_vhost(launcher.broker.vhosts.get(name))
     launcher.broker.delete_vhost(name, connections)
 
 

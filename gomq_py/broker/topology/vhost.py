@@ -306,7 +306,7 @@ class VHost(Routing):
     def create_queue(self, name, durable, auto_delete, arguments, owner=None, by=None):
         """Make a queue of any type, without checks of its name and arguments. Returns the queue. ``owner``:
         the connection to which the queue is exclusive, or None. Raises PreconditionFailed, OutOfResources,
-        UnknownType; StoreError or OSError if its files cannot be made.
+        UnknownType. The queue's files are made with its first message.
         """
         assert name not in self.queues, name
         self._check_room(name)

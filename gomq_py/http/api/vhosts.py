@@ -80,12 +80,12 @@ def _queue_type(kind):
 @access(ADMINISTRATOR)
 def delete_vhost(name):
     """Delete the vhost with all that it contains, and close its connections. 412 while it is protected."""
+    vhost = find_vhost(name)
     try:
-        node().broker.check_may_be_deleted(find_vhost(name))
+        node().broker.check_may_be_deleted(vhost)
     except PreconditionFailed as error:
         raise PreconditionNotMet(error.text) from None
-    connections = [one for one in node().clients.all() if one.vhost is not None and one.vhost.name == name]
-    node().broker.delete_vhost(name, connections)
+    node().broker.delete_vhost(name, node().clients.in_vhost(vhost))
     node().broker.wait_until_gone(name)
     return no_content()
 

@@ -1,18 +1,20 @@
 """The client's channel against a scripted broker: every call's octets, answers, confirms, deliveries,
 returns and closes.
 """
+import struct
 from contextlib import contextmanager
 
 import pytest
 
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.errors import UnexpectedFrame
-from gomq_py.amqp.wire.frames import decode_header
+from gomq_py.amqp.wire.frames import FRAME_METHOD, decode_header, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
     BasicGetOk, BasicNack, BasicPublish, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelFlow,
     ChannelFlowOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, QueuePurge, QueuePurgeOk,
 )
+from gomq_py.client.channel import Channel
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed, Timeout
@@ -211,6 +213,40 @@ def test_publishes_are_numbered_from_one_in_confirm_mode():
         ]
 
     assert numbers == [1, 2, 3]
+
+
+def test_confirm_may_come_while_its_publish_waits_behind_other_output():
+    class Connection:
+        frame_max = 4096
+
+        def send(self, octets):
+            channel.handle_frame(FRAME_METHOD, method_frame(1, BasicAck(delivery_tag=1))[7:-1])
+
+    channel = Channel(Connection(), 1)
+    channel.confirming = True
+
+    assert channel.publish("", "q", b"m") == 1
+    assert not channel.unconfirmed
+
+
+@pytest.mark.parametrize("bad", [("", "q", b"m", Properties(priority=256)), None])
+def test_messages_before_a_fault_are_published_under_their_numbers(bad):
+    """The fault is in a message, or in the iterable."""
+    def messages():
+        yield from [("", "q", b"m", None)] * 2
+        if bad is None:
+            raise KeyError
+        yield bad
+
+    confirms = [BasicAck(delivery_tag=3, multiple=True)]
+    with channel_with(confirming(*confirms, publishes=3)) as channel:
+        channel.confirm_select()
+        with pytest.raises((KeyError, ValueError, struct.error)):
+            channel.publish_many(messages())
+        numbers = [channel.published, channel.publish("", "q", b"m")]
+        confirmed = channel.wait_for_confirms()
+
+    assert numbers == [2, 3] and confirmed
 
 
 def test_single_and_multiple_confirms_in_any_order_confirm_all():

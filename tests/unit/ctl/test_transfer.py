@@ -1,5 +1,7 @@
 """Transfer: the definitions of another broker, with what its export leaves out."""
-from gomq_py.ctl.transfer import definitions_of
+from types import SimpleNamespace
+
+from gomq_py.ctl.transfer import bring_in, definitions_of
 
 
 class OtherBroker:
@@ -41,3 +43,18 @@ def test_internal_exchange_that_is_exported_is_there_once():
 
 def test_vhosts_have_their_description():
     assert definitions_of(OtherBroker([]))["vhosts"] == [{"name": "/", "description": "the shop"}]
+
+
+def test_dry_run_into_one_vhost_compares_with_that_vhost():
+    """Its entries here name no vhost, those of the file another or none: all of them would go into it."""
+    queue = {"durable": True, "auto_delete": False, "arguments": {}}
+    there = {"queues": [{"name": "kept", "vhost": "/", **queue}, {"name": "r", **queue}]}
+    answers = {("definitions", "v"): {"queues": [{"name": "kept", **queue}]}, ("overview",): {}}
+    shown = []
+    session = SimpleNamespace(
+        api=SimpleNamespace(get=lambda *path: answers[path]),
+        out=SimpleNamespace(rows=lambda title, rows, columns: shown.extend(rows)))
+
+    bring_in(session, there, True, ("v",))
+
+    assert [(row["action"], row["name"], row["note"]) for row in shown] == [("new", "r", "")]

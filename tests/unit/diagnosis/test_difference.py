@@ -1,5 +1,7 @@
 """The difference between two exports, as an operator reads it before an import."""
-from gomq_py.diagnosis.difference import MIRROR_NOTE, NO_VHOST_NOTE, QUORUM_NOTE, Difference
+from gomq_py.diagnosis.difference import (
+    MIRROR_NOTE, NO_VHOST_NOTE, NOT_IN_A_VHOST_NOTE, QUORUM_NOTE, Difference,
+)
 from gomq_py.global_names import IMPORTED
 
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
@@ -90,6 +92,20 @@ def test_an_entry_without_a_vhost_is_the_default_ones():
     bare = {key: value for key, value in QUEUE.items() if key != "vhost"}
 
     assert rows({"queues": [QUEUE]}, {"queues": [bare]}) == [("same", "queues", "q", NO_VHOST_NOTE)]
+
+
+def test_of_a_file_of_all_vhosts_one_vhost_gets_its_own_lists_alone():
+    there = {
+        "vhosts": [{"name": "other"}], "users": [{"name": "u"}],
+        "permissions": [{"user": "u", "vhost": "other"}],
+        "queues": [{**QUEUE, "vhost": "other"}, {**QUEUE, "name": "r"}],
+    }
+
+    found = list(Difference({"queues": [{"name": "q", "durable": True}]}, there, is_whole=False).rows())
+
+    assert [(row["action"], row["kind"], row["name"], row["note"]) for row in found] == [
+        *(("ignored", kind, "", NOT_IN_A_VHOST_NOTE) for kind in ("vhosts", "users", "permissions")),
+        ("new", "queues", "r", "")]
 
 
 def test_bindings_of_the_default_exchange_are_nobodys_news():

@@ -49,6 +49,14 @@ def test_lines_and_octets_are_bounded(ring):
     assert max(len(line.message) for line in kept) == log_ring.LINE_MAX
 
 
+def test_bound_is_one_of_memory_whatever_the_characters(ring):
+    for number in range(log_ring.LINES):
+        LOG.warning("%d%s", number, "\U0001f430" * 400)
+    kept = ring.since(0)
+    assert kept[-1].message.startswith(f"{log_ring.LINES - 1}\U0001f430")
+    assert sum(4 * len(line.message) for line in kept) <= log_ring.OCTETS
+
+
 def test_nothing_is_heard_once_it_is_closed(ring):
     ring.close()
     LOG.warning("after")

@@ -11,6 +11,7 @@ import pytest
 from gomq_py.broker.topology import queue_factory
 from gomq_py.errors import NotFound
 from gomq_py.storage.stores.recovery import open_store
+from tests.support.faulty_files import FaultyFiles
 from tests.support.mirror import Mirror
 from tests.support.node import Node
 from tests.support.unflushed import Unflushed
@@ -97,6 +98,24 @@ def closed_queue(world, name="q"):
     world.node.publish("", name, persistent=True)
     world.fail(queue.store)
     return queue
+
+
+@pytest.mark.parametrize("arguments", [
+    {}, {"x-max-priority": 3}, {"x-queue-type": "quorum"}, {"x-queue-type": "stream"},
+    {"x-message-group": "routing-key"},
+])
+def test_new_queue_of_any_type_needs_nothing_of_the_disk(tmp_path, arguments):
+    """A disk that fails or is full refuses the first message, or the record of the queue, not the queue."""
+    files = FaultyFiles(how="dead")
+    node = Node(tmp_path, files)
+    files.fail_at = before = len(files.calls)
+
+    queue = node.broker._factory.create("/", "q", True, False, None, arguments)
+
+    assert (len(files.calls), os.listdir(tmp_path / "queues")) == (before, [])
+    files.fail_at = None
+    queue.delete()
+    node.stop()
 
 
 def test_queue_that_is_deleted_while_a_thread_recovers_it_leaves_nothing(world, opening):
