@@ -8,9 +8,6 @@ specification's grammar:
     f float   d double   V void   D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)
     S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
 
-In the functions ``p`` points to bytes; ``at`` and ``end`` are offsets in these bytes; ``depth`` is the number
-of tables and arrays around a value.
-
 A peer's table is checked whole (``check_table``) before it is read, because compiled code has no bounds
 checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text may hold any
 bytes: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes to bytes.
@@ -223,9 +220,7 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """Return the offset of this key's entry in already checked entries [``at``, ``end``); -1 if missing.
-    ``key``: a short string, u8 size first, of ``key_length`` bytes in all.
-    """
+    """Return the offset of the entry of ``key`` (u8 size first) in checked [``at``, ``end``), or -1."""
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):
@@ -488,9 +483,8 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """Find a key (bytes) in a raw table of ``length`` bytes (u32 size first). Returns three offsets: of the
-    entry, of its value's type byte, and of the first byte after the entry. Returns None if the key is
-    missing. Raises Malformed.
+    """Find a key (bytes) in a raw table of ``length`` bytes (u32 size first). Returns three offsets (of the
+    entry, of its value's type byte, of the byte after it), or None if missing. Raises Malformed.
     """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
@@ -520,9 +514,7 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """Return a copy of a raw table with this key set, at its old position or the end. Raises Malformed;
-    ValueError or TypeError for an unsupported value.
-    """
+    """Return a copy of a raw table with the key set, in place or last. Raises Malformed, ValueError."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))

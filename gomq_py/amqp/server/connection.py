@@ -173,8 +173,7 @@ class Connection(ClientConnection):
 
     def _release(self, then, give_back, answering=()):
         """End all channels and delete the connection's exclusive queues, then call ``then()``. Channels in
-        ``answering`` still have answers to send, and are only released. ``give_back(ends, then)`` (of
-        hub.endings.Endings) calls the functions ``ends``, which do all this, and ``then()``.
+        ``answering`` still have answers to send, and are only released. ``give_back``: hub.endings.Endings'.
         """
         if not self.channels:  # then there are usually no queues either, and nothing takes slices
             try:
@@ -189,9 +188,7 @@ class Connection(ClientConnection):
         give_back(self._ends_of(channels, answering), then)
 
     def _ends_of(self, channels, answering):
-        """Yield functions that end ``channels``, the last one first, and delete the exclusive queues. Removes
-        each channel from the list. Channels in ``answering`` are only released.
-        """
+        """Yield functions that end and remove ``channels``, last first, or release those ``answering``."""
         # So a channel's memory is freed as soon as it has ended.
         while channels:
             channel = channels.pop()
@@ -394,8 +391,7 @@ class Connection(ClientConnection):
 
     def fail(self, error, level=logging.WARNING, said=None):
         """Close the connection with ``error``, logged at ``level``. After the channels have ended, sends
-        connection.close and calls ``said()``. The client has CLOSE_TIMEOUT_S for its close-ok. If the
-        connection is closing already, only calls ``said()``.
+        connection.close unless it is closing already, and calls ``said()``. CLOSE_TIMEOUT_S is for close-ok.
         """
         said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):

@@ -510,9 +510,7 @@ class HotChannel:
         """Watch for overdue deliveries, because a queue has a consumer timeout. Channel overrides this."""
 
     def trace_delivery(self, message, queue_name, added):
-        """Report ``message`` to the vhost's tracing. Called before a delivery if ``tracing`` is set. Channel
-        overrides this. ``added``: headers that the broker adds, as a dict.
-        """
+        """Report a delivery to the vhost's tracing. ``added``: a dict of headers that the broker adds."""
 
     def resume_consumers(self):
         """Have queues deliver to consumers that have new credit after acks or basic.qos."""

@@ -279,9 +279,7 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its position, marked redelivered. For the limits it counts as LOST
-        (features.retry), as at the end of its channel.
-        """
+        """Put an unacked message back to its position, marked redelivered. Counts as retry.LOST."""
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
@@ -359,9 +357,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if a new consumer must not be attached: another one is exclusive, or the new
-        one is ``exclusive`` and the queue has consumers or ``single_active``.
-        """
+        """Raise AccessRefused if a consumer is exclusive, or the new one may not be ``exclusive`` here."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")

@@ -2,8 +2,7 @@
 
 broker.verbs checks permissions and calls the VHost. A method checks everything first, then writes the
 definitions log, then changes the model. Only restart_queue() may switch greenlets. Error texts are
-RabbitMQ's. Callers answer a client about a durable entity only when the log is on disk. ``owner``: a client's
-connection.
+RabbitMQ's. Callers answer about a durable entity once the log is on disk. ``owner``: a client's connection.
 """
 from functools import partial
 

@@ -81,9 +81,7 @@ class Sent:
     # a connection
 
     def begin(self, window):
-        """Begin a connection, with at most ``window`` messages in flight. Returns a list of identifiers whose
-        PUBREL must be repeated, oldest first.
-        """
+        """Begin a connection. Returns a list of identifiers whose PUBREL must be repeated, oldest first."""
         self.window = window
         self.count, self.to_release = 0, []
         self.is_connected, self.awaits_one, self.next_before = True, False, 0
@@ -131,8 +129,7 @@ class Sent:
 
     def spare(self, message):
         """Take the queue's first message, for which is_owed() is true, out of the queue until the client
-        reconnects, so that other messages can be dropped. For a connected client, does nothing and returns
-        False.
+        reconnects, so that others can be dropped. If it is connected, does nothing and returns False.
         """
         if self.is_connected:
             return False

@@ -128,9 +128,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Answer a message that was offered to all its destinations. ``taken``: all of them stored it.
-        ``has_destinations``: it has some. ``queues``: a tuple of the destinations to flush before the
-        answer, or None; if not ``taken``, all its destinations.
+        """Answer a message that was offered to all its destinations, if any. ``taken``: all stored it.
+        ``queues``: the destinations to flush before the answer (a tuple or None); all, if not ``taken``.
         """
         self.publishes += 1
         if qos:

@@ -238,9 +238,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns their end.
-        ``content_type``, ``correlation``, ``response``: offsets of these properties' values; -1: absent.
-        """
+        """Write the MQTT properties ``p[start:end]`` as headers at ``out[at]``. Returns their end."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -407,9 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write basic properties, except headers, as MQTT properties at ``out[at]``. Returns their end.
-    ``has_response``: leave out reply_to, because a header has given the response topic.
-    """
+    """Write basic properties, except headers, as MQTT properties at ``out[at]``. Returns their end."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:

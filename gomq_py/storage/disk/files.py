@@ -106,8 +106,7 @@ class Files:
         return file
 
     def make(self, path, size, fetched=True):
-        """Create and return a mapped file as ``create`` does. For a thread: the event loop calls ``made``
-        later. Blocks.
+        """Create a mapped file as ``create`` does. For a thread: the event loop calls ``made`` later. Blocks.
 
         ``fetched``: whether to read the whole file into the page cache. False, for files written with system
         calls, reads only the first page.

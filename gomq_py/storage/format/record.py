@@ -174,8 +174,7 @@ def encode(
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
     """Write a message's record at ``p[at]``, which must have enough space. Returns the record's size. The
-    parts are copied from the buffer ``source``. ``is_there``: ``p`` has the body at its place already, so
-    that it is not copied.
+    parts are copied from the buffer ``source``; with ``is_there`` not the body, which ``p`` has already.
     """
     if (
         body_length <= SMALL_LENGTH and properties_length <= SMALL_LENGTH
@@ -284,9 +283,8 @@ def small_head(p, at):
 
 
 def header_is_sound(p, at, seed):
-    """Return whether header and routing of the record at ``p[at]``, found by measure(), are valid. Their
-    checksum must be right, and the routing must be two short strings. A small record is checked with its
-    properties and body.
+    """Return whether header and routing of the record at ``p[at]``, found by measure(), are valid: the
+    checksum and the two short strings. A small record is checked with its properties and body.
     """
     if p[at] >= SMALL:
         routing = at + small_head(p, at)
@@ -431,8 +429,7 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Read to the end of the data, and count all records and the bytes of their bodies in ``count`` and
-        ``body_bytes``.
+        """Read to the end of the data. ``count`` and ``body_bytes`` are then of all records.
 
         ``acked`` and ``acked_bytes`` count the records that are in ``runs`` (Acks.runs) or have damaged
         content. ``check_content=False`` checks headers only.

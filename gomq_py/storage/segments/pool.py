@@ -122,9 +122,8 @@ class SegmentPool:
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """Have ``take`` rename files for this queue folder at once from now on, so that their content
-        survives a kill. ``take`` then blocks. While earlier files wait for names (``is_naming``), new ones
-        wait, too.
+        """Have ``take`` rename files for this queue folder at once, so that their content survives a kill.
+        It blocks then. While earlier files wait for names (``is_naming``), new ones wait, too.
         """
         self._at_once.add(folder)
 
@@ -207,9 +206,8 @@ class SegmentPool:
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Return whether a writer can take files of this size and kind at once, and all ``folders`` exist.
-        Without threads, always True. ``shelf``: the kind: None for pairs, ALONE for streams, or the folder of
-        unnamed files.
+        """Whether a writer can take such files at once, and all ``folders`` exist; True without threads.
+        ``shelf``: their kind: None for pairs, ALONE for streams, or the folder of unnamed files.
         """
         if self._aside is None or self._closed:
             return True
@@ -226,9 +224,7 @@ class SegmentPool:
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have a thread make files that a writer will soon take. ``shelf``: see ``has``; or UNCACHED for
-        pairs that are written by system calls.
-        """
+        """Have a thread make files that a writer will soon take. ``shelf``: see ``has``, or UNCACHED."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
@@ -247,9 +243,8 @@ class SegmentPool:
             del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Recycle or delete the files of an emptied segment. ``msgs`` and ``acks`` are None if not open;
-        ``msgs_path`` is None if the file is missing. ``synced``: True if its content or name may be on the
-        disk.
+        """Recycle or delete the files of an emptied segment. ``msgs`` and ``acks`` are None if not open,
+        ``msgs_path`` if it is missing. ``synced``: True if content or name may be on the disk.
         """
         # If synced, the removal of the msgs file's name is flushed before the acks file is renamed: a power
         # cut must not restore messages without acks.
@@ -346,9 +341,8 @@ class SegmentPool:
         )
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
-        """Make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is over.
-        ``is_awaited``: writers wait for the files. Returns [(files or None, error or None)] of the jobs
-        tried. Blocks; runs in a thread.
+        """Make the files of each job, (folders, paths), until the disk is full or TOGETHER_S is over. Returns
+        [(files or None, error or None)] of the jobs tried. ``is_awaited``: writers wait. Blocks, in a thread.
         """
         made: list = []
         until = time.monotonic() + TOGETHER_S
@@ -364,9 +358,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make missing folders and one writer's files, and return the files. Blocks. Raises OSError; unless
-        ``is_awaited``, also if the disk is nearly full.
-        """
+        """Make ``folders`` and return new files. Not ``is_awaited``: checks room. Blocks. Raises OSError."""
         for folder in folders:
             folder.act()
         if not is_awaited:
@@ -592,9 +584,7 @@ class SegmentPool:
         return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
 
     def _create_each(self, create, undo, paths, msgs_bytes):
-        """Return new files: a msgs file and, if ``paths`` has two, an acks file. ``create(path, size)`` makes
-        a file, ``undo(file)`` removes it. Raises OSError, leaving no file.
-        """
+        """Return new msgs and, if ``paths`` has two, acks files. Raises OSError and then leaves no file."""
         msgs = create(paths[0], msgs_bytes)
         try:
             return (msgs, *(create(path, capacity_for(msgs_bytes)) for path in paths[1:]))

@@ -48,7 +48,6 @@ class Segment:
         is_direct       True if the segment is open, and ``recovered`` and ``picked`` are None
         flushed         records before this position are on the disk
         synced          end of the msgs file's flushed part, according to the mark in its head
-        timestamps      (first, last) timestamp of the records, Unix milliseconds
         synced_once     True after the segment's first flush has begun
         named_in        the committer's flush counter ``begun`` when the files were renamed
     """
@@ -545,9 +544,8 @@ class AckRun:
 class Stage:
     """A write buffer that collects a batch of records, which one system call then writes to a file.
 
-    For busy streams and growing queues, which write fresh pages. A write through a mapping causes a page
-    fault, clears the page, and makes the flush interrupt every processor: 3.4 us for 4 KiB. A system call
-    takes 1.2 us.
+    For busy streams and growing queues. A write through a mapping to a fresh page causes a page fault, clears
+    it, and makes the flush interrupt every processor: 3.4 us for 4 KiB. A system call takes 1.2 us.
 
     ``user``: the store that has the buffer until the end of its batch, or None. While a store has it, others
     write through their mappings. ``p``: pointer to the buffer's ``capacity`` bytes. One Stage per broker.

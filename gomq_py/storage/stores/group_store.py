@@ -95,8 +95,7 @@ class GroupStore(message_store.MessageStore):
         """Set ``message`` to the next message that the served consumer may have.
 
         This is a returned message without a group, or the first message of the group that has been ready
-        longest. An unread message comes first if it arrived earlier. Returns False without such a message, or
-        while is_waiting().
+        longest. An unread message comes first if it came earlier. False without one, or while is_waiting().
         """
         self._awaited = None
         first = self.lines.first()
@@ -177,9 +176,8 @@ class GroupStore(message_store.MessageStore):
         self._passes_left = PASSED_IN_A_TURN
 
     def deliverable(self):
-        """Return the number of ready messages that peek() may show to any consumer. Unread messages count
-        only while ``passes_on`` and ``is_full`` are False. Waiting messages of bound groups do not count; see
-        Lines.due.
+        """Return the number of ready messages that peek() may show to any consumer: not those of bound groups
+        (see Lines.due), and unread ones only while ``passes_on`` and ``is_full`` are False.
         """
         count = self.lines.free.count
         if not self.passes_on and not self.is_full:

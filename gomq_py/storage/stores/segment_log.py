@@ -393,9 +393,7 @@ class SegmentLog(_store.Store):
         return segment
 
     def _capacity_for(self, size):
-        """Return the size of the next segment. It grows with each segment, up to segment_bytes, or more for a
-        large record.
-        """
+        """Return the next segment's size: more each time, up to segment_bytes or a large record's need."""
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
             capacity = self.segment_bytes
