@@ -427,7 +427,7 @@ def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:
 
 
 def _service_manager() -> Systemd:
-    """Return the service manager that the environment names. Raises BootError for unusable sockets."""
+    """Return the service manager of the environment. Raises BootError if sockets it passes are unusable."""
     try:
         return Systemd(os.environ)
     except OSError as error:

@@ -128,7 +128,7 @@ def recover_definitions(session, data_dir):
 @click.argument("folder")
 @click.argument("queue")
 def recover_queue(session, data_dir, folder, queue):
-    """Make FOLDER in set-aside/ a new durable queue of the virtual host (-p), with its messages.
+    """Make a new durable queue of the virtual host (-p) from FOLDER in set-aside/, with its messages.
 
     The broker must be stopped. At its next boot the queue exists.
     """

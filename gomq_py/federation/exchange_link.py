@@ -212,7 +212,7 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """Add ``note``, why messages may be missing, to the status, and log a new note. The link goes on."""
+        """Add to the status why messages may be missing; log it if it was not logged before."""
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)

@@ -75,7 +75,7 @@ def held_while_making() -> Iterator[None]:
 
 
 def let_go_of_spares() -> None:
-    """Empty the method cache and, by a full collection, the free lists. Does nothing before freeze()."""
+    """Empty CPython's caches of attributes and, by a full collection, its free lists, after freeze()."""
     # gevent looks up ``stop`` with a new string each time that a watcher ends within its callback, and the
     # cache keeps up to 4096 of these strings.
     if not _is_frozen:

@@ -164,7 +164,7 @@ class Routing:
     # alternates
 
     def set_alternate(self, exchange, from_policy):
-        """Set the exchange's alternate exchange, from its argument or else a policy's definition."""
+        """Set the name of the alternate exchange: the argument's or else ``from_policy``, a name or None."""
         alternate = alternate_of(exchange.arguments, from_policy)
         if alternate == exchange.alternate:
             return

@@ -322,7 +322,7 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Without timers this is left to Source.keep()."""
+        """Send nothing until copies can be made safe again. Without timers, Source.keep() has to do that."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)

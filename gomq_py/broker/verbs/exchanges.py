@@ -53,7 +53,7 @@ def try_route(vhost, exchange, routing_key, envelope, now_ms):
 
 
 def passive_declare(caller, name):
-    """Return an exchange (a passive declare). Needs no right. Raises AccessRefused, NotFound."""
+    """Return an exchange. Needs no right. Raises NotFound, or AccessRefused for the default exchange."""
     caller.vhost.check_not_default(cleaned(name))
     return caller.vhost.exchange(name)
 

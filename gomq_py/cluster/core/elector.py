@@ -139,10 +139,10 @@ Decision = Follow | Wait | Campaign | Clear | Lead | Deposed  # Bootstrap and Ag
 
 
 class Elector:
-    """Decides for one node, whose data folder is locked by this process.
+    """Decides what one node does next. This process has locked the node's data folder.
 
     ``node``: the node's id. ``cluster``: id of the folder's cluster, or "". ``epoch``: the folder's.
-    ``position``: position in that epoch up to which the folder has noted that it has all changes.
+    ``position``: in that epoch; according to the folder's note, it has all changes up to this position.
     ``address``: "host:port" of the node's cluster port. ``is_whole``: the folder has all changes that the
     node has acknowledged; False after a failed flush. ``is_damaged``: damage was found in the folder.
 

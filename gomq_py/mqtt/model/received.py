@@ -204,7 +204,7 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """Return encoded log positions of begin()'s message in the ``destinations`` that have stored it."""
+        """Return encoded positions: where the ``destinations`` that have stored begin()'s message have it."""
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 

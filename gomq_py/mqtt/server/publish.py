@@ -83,7 +83,7 @@ def publish(connection, walk):
 
 
 def store(connection, publication, qos, packet_identifier):
-    """Publish the message to its destinations, and note the answer to the PUBLISH."""
+    """Publish the message to its destinations, and have the PUBLISH answered once it is safe."""
     publication.message.publisher = connection.session
     if qos == 2:
         publication.message.at_once = True

@@ -541,7 +541,7 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """Return log lengths of the last run, {name: {log id: flushed bytes}}; empty if not recorded."""
+    """Return the last run's logs, {file name: {log id: flushed bytes}}; {} if it did not note them."""
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
         return found

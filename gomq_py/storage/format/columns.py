@@ -191,7 +191,7 @@ class Block:
             bytes(buffer[at:end]))
 
     def set_properties(self, row, at, length):
-        """Set position and length of a row's basic properties, translated from another protocol."""
+        """Set the place of a row's basic properties, which the caller has translated from MQTT properties."""
         place = 4 * (PROPERTIES * self.capacity + row)
         octets.put_le32(octets.pointer(self.starts), place, at)
         octets.put_le32(octets.pointer(self.lengths), place, length)

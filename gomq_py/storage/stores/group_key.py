@@ -71,7 +71,7 @@ class GroupKey:
 
 
 def shown(key):
-    """Return a key as text; digests of long keys, and keys of unprintable text, as hexadecimal digits."""
+    """Return a key as text, or as hexadecimal digits if it is a digest (of a long key) or unprintable."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
