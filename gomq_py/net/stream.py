@@ -252,7 +252,7 @@ class Stream:
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read at a coalescer tick. Leave the coalescer after a small or full read, or if the peer waits."""
+        """Read at a coalescer tick. Leave the coalescer if little or too much came, or the peer waits."""
         # After a full read more octets follow, so that the cost of a poll for them does not matter.
         if not self.together:
             return

@@ -358,8 +358,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Put the encoded log positions ``had``, and the position that the message will get in each of the
-        ``destinations``, into the next record.
+        """Put into the next record the log positions where earlier destinations have the message (``had``,
+        encoded), and those that it will get in the ``destinations``.
         """
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
