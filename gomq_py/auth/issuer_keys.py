@@ -75,7 +75,7 @@ class IssuerKeys:
     def _refresh(self):
         """Fetch the keys, unless this was tried within PAUSE_BETWEEN_FETCHES_S. May switch greenlets.
 
-        If it fails, logs the error, which also becomes the text of refusals.
+        After a failure, logs the error and keeps its text, which refusals then give as the reason.
         """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:

@@ -1,7 +1,7 @@
 """Limits the lengths of user names, tags and descriptions, for all protocols and imports.
 
-RabbitMQ has no such limits. Lists of users and virtual hosts show all of them, so a tag of a megabyte would
-make every answer a megabyte longer.
+RabbitMQ has no such limits. Lists of users and virtual hosts contain these texts, so a tag of a megabyte
+would make every such list a megabyte longer.
 """
 from gomq_py.errors import PreconditionFailed
 

@@ -160,7 +160,7 @@ class Broker:
         return notes.records, kept + self._data_dir.kept_paths()
 
     def damage_count(self):
-        """Return the number of damaged messages found in this run plus that of logs that lack records."""
+        """Count the damaged messages found in this run and the logs that lack records. Returns the sum."""
         lacks_users = any(damage.promised for damage in self.users.damage)
         return self._pool.damage.records + self._log.lacks_records + lacks_users
 
@@ -387,7 +387,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot, remove deleted users as setters of parameters, if a crash has prevented that."""
+        """At boot, remove deleted users as setters of parameters. A crash may have left them there."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:

@@ -45,7 +45,7 @@ class Envelope:
         return False
 
     def headers(self):
-        """Return the headers by which headers exchanges route, as a dict, or None."""
+        """Return a dict of the headers by which headers exchanges route, or None."""
         return None
 
     def properties(self):

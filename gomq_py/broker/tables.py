@@ -1,8 +1,8 @@
 """Limits of the depth, length and size of nested values from peers, such as arguments and headers.
 
-The decoders refuse only nesting that could exhaust the stack. Settings give the lower limits that this module
-checks: a frame of 128 KiB holds up to 130 000 entries, and each becomes an object. The limits apply to JSON
-values, too, before these are stored.
+The decoders refuse only nesting that could exhaust the stack. This module checks stricter limits, which
+settings give: a frame of 128 KiB holds up to 130 000 entries, and each becomes an object. JSON values are
+checked, too, before they are stored.
 """
 import math
 

@@ -91,7 +91,7 @@ class Transport:
 
 
 def _sibling(module, name):
-    """Import ``name``, such as "select", from the package that has ``module``, such as gevent.socket."""
+    """Import ``name`` (say, "select") from the package of ``module`` (say, gevent.socket)."""
     package = module.__name__.rpartition(".")[0]
     return import_module(f"{package}.{name}" if package else name)
 
@@ -111,8 +111,8 @@ def handshake(
     """Do a TLS handshake over a connected socket, and return the TLS socket. Raises OSError. May switch
     greenlets.
 
-    ``context``: the SSLContext. ``options``: those of the URL, of which server_name_indication and depth have
-    an effect. ``timeout_s``: limits the whole handshake; None: no limit.
+    ``context``: the SSLContext. ``options``: the URL's; only server_name_indication and depth are used.
+    ``timeout_s``: limits the whole handshake; None: no limit.
     """
     name = options.get("server_name_indication", host)
     connected.settimeout(0)

@@ -188,7 +188,7 @@ class Connection(ClientConnection):
         give_back(self._ends_of(channels, answering), then)
 
     def _ends_of(self, channels, answering):
-        """Yield functions that end and remove ``channels``, last first, or release those ``answering``."""
+        """Pop ``channels``, and yield functions that end them, or only release those in ``answering``."""
         # So a channel's memory is freed as soon as it has ended.
         while channels:
             channel = channels.pop()

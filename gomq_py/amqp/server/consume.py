@@ -168,10 +168,10 @@ def stop_reply_consumer(channel):
 
 
 def end_overdue(channel, holder, error):
-    """End a consumer that has not acked in time, or close the channel with ``error``. Returns False if
-    the channel is closed. A quorum queue's consumer is cancelled, and its messages are requeued without
-    counting as failures. This needs a client that supports cancellation by the broker, and a
-    channel that may_return() all its unacked messages.
+    """Cancel a consumer that has not acked in time, and requeue its messages without counting failures.
+    The consumer must be of a quorum queue, its client must support cancellation by the broker, and the
+    channel must be one that may_return() all its unacked messages. Otherwise close the channel with
+    ``error``, and return False.
     """
     consumer, queue, connection = holder.consumer, holder.queue, channel.connection
     LOG.warning(

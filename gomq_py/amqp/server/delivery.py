@@ -23,8 +23,8 @@ class AMQPConsumer(consumers.Consumer):
         prefetch                        most unacked messages; 0: no limit, as with no_ack
         on_cancel(consumer, reason)     informs the client that the queue has dropped this consumer
         large                           the LargeOutput that limits the memory of large messages, or None
-        timers                          the event loop's timers, which end a large message's wait for the
-                                        client to read the large message before it; None: no such wait
+        timers                          the event loop's timers, which limit how long a large message waits
+                                        until the client has read the one before; None: no such wait
         properties_max                  most bytes of properties in a header frame to the client
     """
 

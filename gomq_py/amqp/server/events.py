@@ -1,7 +1,7 @@
 """Events of the AMQP server: makes the headers of events about channels and consumers, with RabbitMQ's names.
 
 Each function makes the headers of one kind of event, and is called only if a listener or a binding wants such
-events. broker.signals.events makes those of logins and connections.
+events. broker.signals.events makes the headers of events about logins and connections.
 """
 # The protocol's name in events.
 PROTOCOL = "{0,9,1}"

@@ -62,7 +62,7 @@ class FastLane(streams.Lane):
             Returns True if the parsing may go on: this read has not used up its time.
         body_begins(channel number, size, start, end)
             Takes the first part of a body frame, ``input[start:end]``. Returns True if the stream reads
-            the rest; body_ends() is then called, with a result as slow_frame()'s.
+            the rest. Then body_ends() is called, which returns False to stop, as slow_frame() does.
 
     ``channels``: the connection's dict of HotChannels by number. ``confirming_channels``: list of channels
     with publishes to confirm at the end of the read.
@@ -424,7 +424,7 @@ class FastLane(streams.Lane):
 class HotChannel:
     """Holds what every message needs of a channel's state. Its subclass Channel adds AMQP's methods.
 
-        slow                            all frames go to slow_frame(), for example in tx mode or at the end
+        slow                            all frames go to slow_frame(), as in tx mode or while closing
         published, publishes            number of the last publish in confirm mode; count of all publishes
         return_unroutable, drop_unroutable  counts of publishes without a queue: mandatory ones, others
         refused                         numbers of the publishes to nack next

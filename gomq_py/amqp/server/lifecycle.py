@@ -1,7 +1,7 @@
 """Lifecycle: defines the states of a handshake, a connection and a channel, and the events that change them.
 
-Each handshake, connection and channel keeps a state and passes events to ``moved``. Events that the table
-lacks in a state change nothing. States are text, shown in the log, the management API and errors.
+Each handshake, connection and channel keeps a state and passes events to ``moved``. An event without an
+arrow from that state changes nothing. States are text, shown in the log, the management API and errors.
 
     handshake     HEADER --GREETED--> STARTING --LOGGED_IN--> TUNING --TUNED--> OPENING --OPENED--> OPEN
                   STARTING, TUNING, OPENING --TAKEN_LEAVE--> LEFT

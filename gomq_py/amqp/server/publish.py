@@ -247,8 +247,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message to ``destinations[at:]``, once the first of these, which waits for files, can store
-    the message. ``taken``: True if all earlier destinations have stored the message.
+    """Once ``destinations[at]`` has files to store the message in, publish it to ``destinations[at:]``.
+    ``taken``: True if all earlier destinations have stored the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

@@ -1,5 +1,4 @@
-"""Refusals: makes AMQP errors of the broker's refusals (gomq_py.errors), and of malformed or misplaced
-frames.
+"""Refusals: turns the broker's refusals (gomq_py.errors) and malformed or misplaced frames into AMQP errors.
 
 Handshake and connection call these functions and catch the errors, which are classes of amqp.wire. Malformed
 content closes the connection, any other refusal only the channel, as in RabbitMQ.
@@ -60,7 +59,7 @@ def method_on_channel_0(payload):
 
 
 def blamed(error, method_id):
-    """Set the ids of the method that caused ``error``, unless it has them. Returns the error."""
+    """Set in ``error`` the ids of the method that caused it, unless ids are set. Returns the error."""
     if not error.class_id and method_id:
         error.class_id, error.method_id = method_id >> 16, method_id & 0xFFFF
     return error

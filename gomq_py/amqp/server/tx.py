@@ -304,7 +304,7 @@ class Freeing(Job):
         return bool(self._kept)
 
     def failed(self, error):
-        """Return False, so that the job ends, which frees the remaining elements."""
+        """Return False. The job then ends, and its remaining elements are freed with it."""
         return False
 
 

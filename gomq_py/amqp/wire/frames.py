@@ -8,7 +8,7 @@ A frame is (§4.2.3)
     7  ...  payload, then the byte 0xCE
 
 The payload of a method frame is class id (u16), method id (u16), then the fields in order without padding
-(§4.2.4); runs of bits share bytes, first bit lowest. The methods themselves are in methods.
+(§4.2.4). Adjacent bits share bytes, first bit lowest. The module ``methods`` lists the methods.
 
 The client, the handshake and all slow code use this module; the fast lane parses frames itself. Compiled,
 because a login or a declare spends most of its time here.

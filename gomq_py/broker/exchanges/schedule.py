@@ -1,4 +1,4 @@
-"""Schedule: the header ``x-schedule`` of a message in a delayed exchange, which is sent at each of its times.
+"""Schedule: the header ``x-schedule``, which gives the times at which a delayed exchange sends a message.
 
 The header is a table with a ``name``, and ``cron`` and ``timezone`` or ``every``; ``start``, ``end``,
 ``jitter`` and ``missed`` are optional. The exchange's store keeps two more fields: the ``user`` who set it,
@@ -231,8 +231,8 @@ def with_fields(properties, **fields):
 
 
 def as_sent(edit):
-    """Replace x-schedule, in the PropertyEdit of a stored message, by the headers that consumers get: the
-    schedule's name and time. Returns True if the message is persistent.
+    """Change the headers in a stored message's PropertyEdit for consumers: the schedule's name and time
+    replace x-schedule. Returns True if the message is persistent.
     """
     schedule = Schedule(get_key(edit.headers, X_SCHEDULE))
     headers = set_key(remove_key(edit.headers, X_SCHEDULE), X_SCHEDULE_NAME, schedule.name)

@@ -12,7 +12,7 @@ number of these; the others go into shards (TopicShards).
 A shard is a bit-parallel automaton of some thousand words, which does a few operations on an integer for each
 word of the key. A pattern with n words besides ``#`` has n + 1 adjacent bits; a set bit i means that i of its
 words have been found. A ``#`` after word i keeps bit i set, whatever word of the key comes next. A shard is
-rebuilt when more than half of its bits are of removed patterns.
+rebuilt when more than half of its bits belong to removed patterns.
 """
 
 # Most walked words of patterns with words behind a ``#``: a key of 128 words then costs at most 1 ms, and an

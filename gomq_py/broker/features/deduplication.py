@@ -1,7 +1,7 @@
 """Deduplication: a queue or exchange drops a message whose id it has seen lately.
 
 The publisher gets a confirm as for a stored message. The argument ``x-message-deduplication`` turns it on.
-The id is the value of the message's header ``x-deduplication-header``. An argument of the same name gives
+The id is the value of the message's header ``x-deduplication-header``. The argument of this name may choose
 another header. ``x-cache-size`` ids are remembered, each for ``x-cache-ttl`` milliseconds, and the oldest is
 forgotten first. The message's own header ``x-cache-ttl`` overrides this time. Ids are in memory only: after a
 restart every message is new. An id takes some 150 bytes. A message that died in a queue and comes back, as

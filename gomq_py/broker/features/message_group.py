@@ -36,8 +36,8 @@ def limit_of(arguments):
 
 
 def with_policy(existing, arguments, definition):
-    """Return the arguments of a queue.declare. If they lack a message group, add that of the queue
-    ``existing``. For a new queue (None), add that in ``definition()``, the definition of its policies.
+    """Return a queue.declare's arguments, with a message group added if they lack one: the group of the
+    queue ``existing`` or, if None, the group in ``definition()``, the definition of the new queue's policies.
     """
     if MESSAGE_GROUP in arguments:
         return arguments

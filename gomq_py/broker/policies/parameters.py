@@ -210,8 +210,8 @@ class Parameters:
         (self.internal if name in INTERNAL else self.global_)[name] = value
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
-        """Load a stored value at boot. Returns None, or the reason as text if the component refuses the
-        value, which is then kept without effect. ``waits``, ``by``: from the log's record; None if an old
+        """Load a stored value at boot. If the component refuses the value, keep it without effect and
+        return the reason as text, otherwise None. ``waits``, ``by``: from the log's record; None if an old
         record lacks them.
         """
         if waits is None:

@@ -128,8 +128,8 @@ class PolicySet:
         return found
 
     def best(self, kind, name):
-        """Return the matching policy of the highest priority, of equal ones the first by name, or None. Skips
-        policies with slow patterns after the first COSTLY_TRIES of them.
+        """Return the matching policy of the highest priority, or None. Among equals the first by name wins.
+        Only the first COSTLY_TRIES policies with slow patterns are tried.
         """
         tries_left = COSTLY_TRIES
         for policy in self._ranked:
@@ -148,7 +148,7 @@ class PolicySet:
 
 class InForce:
     """The policy and the operator policy that apply to an entity, each of which may be None, and their merged
-    ``definition``. If both have a key, the smaller of two numbers applies, otherwise the operator policy's
+    ``definition``. For a key in both: the smaller value if both are numbers, otherwise the operator policy's
     value. Immutable; entities share it.
     """
 

@@ -85,7 +85,7 @@ class Destination(_scheduler.TurnTaker):
 
 
 class Route:
-    """The cached destinations ``queues`` of messages with one exchange and routing key, each once.
+    """The cached destinations of messages with one exchange and routing key: ``queues``, no queue twice.
 
     Valid until the exchange's bindings or the publisher's permissions change.
 

@@ -1,7 +1,7 @@
 """Trial: shows an operator which way a message with given keys and headers would take, binding by binding.
 
 A trial publishes and counts nothing. Each binding of a topic or headers exchange is tried alone in a
-temporary exchange of the same type. So the reason given is that of the exchange type itself.
+temporary exchange of the same type. So the reason shown comes from the exchange type itself.
 """
 from typing import Any, NamedTuple
 

@@ -19,9 +19,9 @@ class Alarms:
         self._listeners = []
 
     def subscribe(self, listener):
-        """Have ``listener(reason)`` called when the first alarm is raised, so that publishers must wait, and
-        ``listener(None)`` when the last one is lifted. If an alarm is on already, call ``listener(reason)``
-        at once. ``reason``: a text, that of Alarms.reason.
+        """Have ``listener(reason)`` called when the first alarm is raised, and ``listener(None)`` when the
+        last one is lifted. In between, publishers must wait. If an alarm is on already, call
+        ``listener(reason)`` at once. ``reason``: the text of Alarms.reason.
         """
         self._listeners.append(listener)
         if self.reason is not None:

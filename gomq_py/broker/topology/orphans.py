@@ -14,7 +14,7 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
     """Remove folders of deleted queues and folders without segments; move other unknown ones to quarantine.
 
         known     folders of existing queues and other stores, which stay
-        named     folder ids in the log; a folder with one of them that is not ``known`` is a deleted queue's
+        named     folder ids in the log. A folder with such an id, if not ``known``, was a deleted queue's
         listed    contents of each folder at the last orderly stop
 
     Also quarantined: folders that had messages at the last orderly stop and, if the log has lost records, all

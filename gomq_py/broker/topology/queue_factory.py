@@ -84,7 +84,7 @@ class QueueFactory:
         self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """Make a new queue, which has no files yet, or, with ``incarnation``, recover a queue from its files.
+        """Make a new queue, without files yet. With ``incarnation``, recover a queue from its files.
         Raises UnknownType and OutOfResources before any file is touched. A recovered queue whose store cannot
         be opened is closed.
         """
@@ -217,9 +217,9 @@ class QueueFactory:
         return store
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
-        """Make the message store of a delayed exchange, which has no files yet, or, with ``incarnation``,
-        recover it. Raises OutOfResources before any file is touched. A recovered store that cannot be opened
-        is closed.
+        """Make a delayed exchange's message store, without files yet. With ``incarnation``, recover the store
+        from its files. Raises OutOfResources before any file is touched. A recovered store that cannot be
+        opened is closed.
 
         ``route_of(exchange, routing_key)`` returns the Route of due messages. If it returns None,
         ``route(exchange, message, headers, pending)`` is called for each of them. ``changed(exchange)`` is

@@ -3,8 +3,8 @@
 QueueLimits passes dead letters here, and vhosts route them. A message stays unacked in its queue until its
 copies are *safe* (durable copies: on disk). So a crash leaves it in two queues rather than in none. A job
 (transfer.engine) sends dead letters in order of death; a chain of overflowing queues never deepens the stack.
-A dead letter that a destination cannot store waits in its queue, and so do later ones of this queue with the
-same reason. One that can never be sent stays in its queue with the fault (broker.queues.set_aside).
+A dead letter that a destination cannot store waits in the queue where it died, and so do later ones of that
+queue and reason. One that can never be sent stays in that queue with the fault (broker.queues.set_aside).
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """

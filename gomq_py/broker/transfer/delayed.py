@@ -39,8 +39,8 @@ class DelayQueue(_routes.Destination):
 
     At boot the owner calls ``rebuild_some`` until it returns False, to load stored messages.
 
-        release(message, pending)    publishes a message; returns the destinations whose stores lack room
-                                     for it. These are ``pending`` at the next attempt; None at the first
+        release(message, pending)    publishes a message; returns the destinations whose stores lack room.
+                                     ``pending``: None at the first attempt, then the last result
         routes                       RememberedRoutes by exchange and routing key; None: ``release`` routes
                                      each message
         on_failed()                  if set, called when a fault has closed the queue

@@ -50,8 +50,8 @@ class Entry:
 class Schedules:
     """The schedules of a DelayQueue. ``pending``: {location: destinations that lack the message}.
     ``may_write(user)``, if set, returns False if that user may no longer publish to the exchange.
-    ``sent_count``: number of messages sent. ``missed_count``: how often times were left out; several times
-    left out in a row count once.
+    ``sent_count``: number of messages sent. ``missed_count``: number of due times left out; several in a
+    row count as one.
     """
 
     def __init__(self, queue, when_safe, pending, on_due):

@@ -25,8 +25,8 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
-    """Prepare the replay of dead letters. Returns (queue, route function for Move). Needs read on the queue
-    and, for each message, write on its new queue, or on its new exchange with its routing keys. ``to``,
+    """Prepare the replay of dead letters. Returns (queue, route function for Move). Needs read on the
+    queue. Each message needs write on its new queue, or on its new exchange with its routing keys. ``to``,
     ``clean``: see broker.transfer.moves.to_origin(). Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access

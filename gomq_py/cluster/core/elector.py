@@ -9,8 +9,8 @@ Confirmed messages are never lost, for three reasons. Only a member of ``isr`` i
 that compares the revision at which ``isr`` was read. The member's folder has all changes that the member has
 acknowledged. Every confirm has waited for that acknowledgement.
 
-A folder may have been restored from an older copy: its epoch is below the node's epoch in ``isr``, or its
-position in the same epoch is lower. The node of such a folder is not elected.
+A node whose folder was restored from an older copy is not elected. Such a folder's epoch is lower than the
+node's epoch in ``isr`` or, in an equal epoch, its position is lower than the node's position there.
 """
 from typing import NamedTuple
 
@@ -107,11 +107,11 @@ class Clear(NamedTuple):
 class Lead(NamedTuple):
     """Decision: lead in ``epoch``. Returned again for each View in which this node still leads.
 
-    With a new ``revision`` (create revision of the key ``leader``), do in this order: if the node was a
-    follower, end its link, and apply and flush all received changes; write cluster and epoch into
-    ``.cluster``, flushed; call ``Elector.folder``; make an InSync of ``epoch``, ``revision``, ``record``,
-    ``mod_revision`` (of ``isr``) and ``former`` (id of the last leader seen, or ""); serve clients once
-    InSync.is_open.
+    Steps for a new ``revision`` (create revision of the key ``leader``), in this order. If the node was a
+    follower, end its link, and apply and flush all received changes. Write cluster and epoch into
+    ``.cluster``, and flush it. Call ``Elector.folder``. Make an InSync of ``epoch``, ``revision``,
+    ``record``, ``mod_revision`` (of ``isr``) and ``former`` (id of the last leader seen, or ""). Serve
+    clients once InSync.is_open.
 
     ``mend``: a transaction to send, because ``leader`` was overwritten from outside, or None.
     """
