@@ -178,7 +178,7 @@ class Follower:
 
     @property
     def former_run(self) -> FormerRun | None:
-        """FormerRun by which this node, as a leader, can serve other followers without a full sync, or None.
+        """FormerRun or None: lets this node, once it leads, serve other followers without a full sync.
 
         Call after ``stop``.
         """

@@ -66,7 +66,7 @@ class FollowerFigures(NamedTuple):
         received, flushed    positions that the follower has acknowledged
         lag_octets           bytes of events that the follower has not flushed
         lag_s                age of the oldest of these events, in seconds
-        sync_done_octets     bytes of its full sync that were compared, of ``sync_total_octets``
+        sync_done_octets     bytes that its full sync has compared, of ``sync_total_octets`` in all
     """
 
     node_id: str

@@ -28,8 +28,8 @@ class FormerRun(NamedTuple):
     ``runs``: {id of a run: position up to which this copy has its events}. ``paths``: {id: path} of the
     files. ``frames``: the last frames; they contain all events after ``begin`` up to ``position``.
 
-    ``is_exact``: all copies of the run at this position are equal. A copy may differ, because a sync reads
-    data that a thread of the leader has written and not reported, and a long range comes in several frames.
+    ``is_exact``: all copies of the run at this position are equal. If not, this copy may have data that a
+    sync read before the leader reported it, or only the first of several frames of a long range.
     """
 
     position: int
@@ -41,7 +41,7 @@ class FormerRun(NamedTuple):
 
 
 def is_part(frame: Frame, before: int) -> bool:
-    """Return whether a frame, which follows the position ``before``, has only a part of an event."""
+    """Return whether a frame has only a part of an event. ``before``: the position before the frame."""
     return frame.position == before and frame.payload != events.hurry()
 
 
@@ -83,6 +83,6 @@ class Past:
             self._begin = dropped.position
 
     def present(self, position: int, replica: Any) -> FormerRun:
-        """Return a FormerRun, without ``runs``, of the folder of ``replica``, which is at ``position``."""
+        """Return the FormerRun, without ``runs``, of a Replica whose folder is at ``position``."""
         is_exact = replica.flushes >= EXACT_FLUSHES and not self._is_cut
         return FormerRun(position, replica.paths, self._begin, tuple(self._frames), is_exact)

@@ -144,7 +144,7 @@ def write(files, root, identity):
 
 
 def check_content(root, is_promoted):
-    """Check that a data folder that is not open yet has content for a leader to serve. Blocks.
+    """Check that a data folder has content for a leader to serve. The folder is not open yet. Blocks.
 
     Raises ClusterError if a folder of a cluster, or of a promoted follower, is empty. Raises OSError.
     """
@@ -180,7 +180,7 @@ def of_leader(files, root, promoted=""):
 
 
 def of_member(files, root):
-    """Return the Identity of a node in a cluster that elects its leader, written if it has changed. Blocks.
+    """Return the Identity of a node in a cluster that elects its leader. Writes a changed Identity. Blocks.
 
     A folder without an Identity gets one that has a node id, but no cluster yet. Raises ClusterError,
     OSError.

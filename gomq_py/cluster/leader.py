@@ -44,13 +44,13 @@ class Leader:
 
         secret                 at least 16 bytes
         cluster_id             16 bytes
-        stream                 the EventStream of ``register``, the register of files below the folder
-                               ``root``
+        stream                 the EventStream of ``register``
+        register               the register of files below the folder ``root``
         bind, port             address to listen on; port 0 for one that the system chooses
-        tls                    a function that returns a TLS socket, which owns the given accepted socket,
-                               or None
-        why_no_sync()          returns the reason why followers that need a sync, or come from a former
-                               leader, are refused now, or ""; may switch greenlets
+        tls                    None, or a function that takes an accepted socket and returns a TLS socket;
+                               the TLS socket owns the accepted one
+        why_no_sync()          returns "", or why followers that need a sync, or come from a former
+                               leader, are refused now; may switch greenlets
         found_damage           see SyncSource
         acknowledger           the Acknowledger of confirms that wait for followers, or None
         find_listener(name)    returns this node's listener for clients that followers pass on, or None
@@ -213,7 +213,7 @@ class Leader:
             self._greenlets.discard(greenlet)
 
     def _make_room(self, host):
-        """Close the oldest connection that waits for its login, if too many do, in all or from ``host``."""
+        """If too many connections wait for a login, from ``host`` or in all, close the oldest of these."""
         # Silent strangers must not keep followers out.
         of_host = [greenlet for greenlet, other in self._pending.items() if other == host]
         oldest = None

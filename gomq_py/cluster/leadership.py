@@ -1,6 +1,6 @@
 """Leadership: lets an elected leader confirm and deliver, or stops it from doing so.
 
-Uses ``core`` (the followers that confirms wait for), the links to followers, and the broker. ``step`` is
+Uses ``core`` (which followers a confirm waits for), the links to followers, and the broker. ``step`` is
 called a few times a second and changes ``isr`` where necessary. Each pass of the event loop begins with a
 check of the clock, so that a process that was stopped delivers nothing on waking.
 

@@ -1,4 +1,4 @@
-"""Member: the interface of the part of a node that owns the data folder, the follower and the broker.
+"""Member: interface of one part of a node. This part owns the data folder, the follower and the broker.
 
 Called by ``coordination``; implemented by ``elected``.
 """

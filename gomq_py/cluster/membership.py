@@ -153,7 +153,7 @@ class Membership:
     # a leader
 
     def check_content(self, root: str) -> None:
-        """Check that this node may lead with the content of the data folder ``root``, not open yet. Blocks.
+        """Check that this node may lead with the content of ``root``, a data folder not open yet. Blocks.
 
         Raises ClusterError, OSError.
         """

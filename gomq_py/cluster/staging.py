@@ -1,7 +1,7 @@
 """Staging: receives a full sync in the folder ``.sync``, and replaces the data folder's content at the end.
 
 Used by ``applier``; a kind of Replica. The leader lists its files and sends the blocks that differ. The same
-stream has all its events since the sync began. Operations on files that are not listed yet are skipped,
+stream has all the leader's events since the sync began. Operations on files not listed yet are skipped,
 because their content is sent later. Until the swap (``storage.disk.swap``) the data folder stays unchanged. A
 listed file begins as a hard link to the data folder's file of that name, and is copied before the first write
 into it.

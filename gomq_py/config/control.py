@@ -77,7 +77,7 @@ def is_shared(folder: str) -> bool:
 
 
 def owner_by_path(path: str) -> int | None:
-    """Return the user id of the owner of the socket's folder. None if a folder on the path is missing, or can
+    """Return the id of the user who owns the socket's folder. None if a folder on the path is missing, or can
     be changed by a user other than that owner and root.
     """
     folder = os.path.dirname(os.path.realpath(path))

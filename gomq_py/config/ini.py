@@ -1,7 +1,7 @@
 """Parses INI files in LavinMQ's format: [sections], ``key = value`` lines, and comments after ``;`` or ``#``.
 
-A comment is a line of its own. The standard library's parser is not used: it loses line numbers, which errors
-show (``gomq.ini:12``), and joins indented lines.
+A comment is a line of its own. The standard library's parser is not used: it joins indented lines, and loses
+the line numbers that errors show (``gomq.ini:12``).
 """
 from dataclasses import dataclass
 

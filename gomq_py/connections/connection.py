@@ -91,7 +91,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """Return (number of messages sent to the client that no queue stored, number of those dropped)."""
+        """Return two counts: messages sent that no queue had stored, and messages dropped instead of sent."""
         return 0, 0
 
     # for the protocol to implement
@@ -112,7 +112,7 @@ class ClientConnection:
         """Tell the client, if the protocol can, that an alarm blocks its publishes or has ended."""
 
     def _choose_lanes(self):
-        """Choose again the code that handles frames, after the start or end of tracing or of an alarm."""
+        """Choose anew the code that handles frames, because tracing or an alarm has begun or ended."""
         raise NotImplementedError
 
     def _stop(self):

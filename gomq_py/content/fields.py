@@ -484,7 +484,7 @@ ENCODERS = {
 
 def find_entry(p, length, key):
     """Find a key (bytes) in a raw table of ``length`` bytes (u32 size first). Returns three offsets (of the
-    entry, of its value's type byte, of the byte after it), or None if missing. Raises Malformed.
+    entry, of its value's type byte, of the byte after the entry), or None if missing. Raises Malformed.
     """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")

@@ -32,8 +32,8 @@ class Form:
     def write_basic(self, out, at, most, p, routing_at, properties_at, properties_length, flags):
         """Write the basic properties of a message at ``out[at]``. Leave out properties that do not fit.
 
-        Writes at most ``most`` bytes, which is LEAST_ROOM or more, and at most ``basic_bound()`` bytes.
-        ``out`` must have room for the smaller number. Returns the offset after the last byte written, or
+        Writes at most ``most`` and at most ``basic_bound()`` bytes; ``out`` must have room for the smaller
+        number. ``most`` is LEAST_ROOM or more. Returns the offset after the last byte written, or
         -1 if the message's properties are malformed.
         """
         raise NotImplementedError

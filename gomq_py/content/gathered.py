@@ -7,7 +7,7 @@ buffer without a copy of the body.
 
 class Gathered:
     """A body of ``size`` bytes, of which ``received`` have arrived. It begins at ``at`` in the buffer
-    ``octets``. ``lent``: owner of this buffer, which stays reserved while the owner is referenced.
+    ``octets``. ``lent``: owner of this buffer. The buffer stays reserved while the owner is referenced.
     """
 
     __slots__ = ("octets", "at", "size", "received", "_lent")

@@ -129,7 +129,7 @@ REPORT_OF_VHOST = (
 
 
 class _WithoutSecrets(Output):
-    """An Output with asterisks in place of secrets, even in arguments, which other lists show unchanged."""
+    """An Output with asterisks in place of secrets, even in arguments. Other lists show all arguments."""
 
     def rows(self, title, rows, columns):
         super().rows(title, secrets.shown(rows), columns)

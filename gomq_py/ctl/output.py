@@ -124,7 +124,7 @@ class Progress:
 
 
 def path_of(column):
-    """Return the list of names of nested fields that a column stands for."""
+    """Return the nested fields that a column stands for: a list of names, the outermost first."""
     return FIELDS.get(column, column).split(".")
 
 

@@ -133,9 +133,9 @@ def list_set_aside(root):
     """Return a list with a dict {folder, vhost, queue, messages} for each folder in set-aside/.
 
     The broker may be running. A folder's name has only a digest of the names of vhost and queue. So
-    digests are made of all names in the definitions, present and set aside, and of the routing keys of the
-    folder's messages for the default exchange. If none is equal to the folder's, ``vhost`` and ``queue``
-    are None. ``messages`` is a number.
+    digests are made of all names in the definitions, present and set aside, and of the routing keys with
+    which the default exchange got the folder's messages. If none equals the folder's, ``vhost`` and
+    ``queue`` are None. ``messages`` is a number.
     """
     kept = os.path.join(root, SET_ASIDE)
     found = sorted(os.listdir(kept)) if os.path.isdir(kept) else []

@@ -103,7 +103,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """Return the Finding that a fault has closed a store which is a vhost's, not a queue's."""
+    """Return the Finding for a store of a vhost, not of a queue. A fault has closed the store."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",

@@ -1,6 +1,6 @@
 """Judges the answer to /api/cluster: whether the node may stop now, and which problems the cluster has.
 
-``figures`` is that answer, a dict, which a broker without followers gives, too.
+``figures`` is that answer, a dict. A broker without followers gives it, too.
 """
 from gomq_py.diagnosis.checks import BAD, WARNING, Finding
 

@@ -162,8 +162,8 @@ class AppTask(Generic[Called, Sent, Result]):
         return bool(self._schedule)
 
     def scheduled(self) -> Task:
-        """Return the Task that, once sent, sets this task's schedule at the broker or, if the task is not
-        periodic, deletes it. Raises BadArgument if the task needs arguments.
+        """Return a Task to send: it sets this task's schedule at the broker, or deletes the schedule if this
+        task is not periodic. Raises BadArgument if this task needs arguments.
         """
         task = self.task() if self.is_periodic else Task(self.name, routing_key=self.queue)
         # One for all times, or each start would replace the schedule.
@@ -301,7 +301,7 @@ class Dispatcher:
         return task
 
     def _check_queue(self, task):
-        """Raise ValueError if a task with a rate shares its queue, whose other tasks would have to wait."""
+        """Raise ValueError if a task with a rate shares its queue: the other tasks would have to wait."""
         sharing = [each for each in self.tasks.values() if each.queue == task.queue]
         if task.interval_s and (sharing or task.queue == self.queue) or any(
                 each.interval_s for each in sharing):
@@ -440,8 +440,8 @@ class Dispatcher:
     def _prefetch(self, queue, limit):
         """Return the prefetch limit of a worker that runs up to ``limit`` tasks of the queue at once.
 
-        For a queue with a rate, at most the tasks that begin in a minute or, if more, the delivery limit: a
-        worker that stops returns its waiting tasks, and each return counts towards the delivery limit.
+        With a rate and a delivery limit: at most that limit or, if more, the number of tasks that begin in a
+        minute. A worker that stops returns its waiting tasks, and each return counts towards the limit.
         """
         prefetch, interval_s = self.prefetch or limit, self._interval_s(queue)
         if not interval_s or self._delivery_limit is None:

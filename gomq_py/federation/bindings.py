@@ -31,7 +31,7 @@ class Bindings:
             self.made(binding)
 
     def made(self, binding):
-        """Add a new binding of the federated exchange, or of the exchange that gets all its messages."""
+        """Add a new binding of the federated exchange or of its ``onward``, which gets the same messages."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)

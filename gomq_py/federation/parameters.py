@@ -38,9 +38,9 @@ class Upstream:
         exchange, queue                names at the upstream's broker
         expires_ms, message_ttl_ms     limits of the queue that an exchange's link makes upstream; None:
                                        no limit
-        cleans_up                      whether a link removes what it made upstream at its end
-        chosen_by                      (name as text, user who set it) of the policy, and of the set if the
-                                       policy names a set, by which the upstream was selected
+        cleans_up                      whether a link at its end removes what it made upstream
+        chosen_by                      (name as text, user who set it) of the policy that selects the
+                                       upstream, and of the set if the policy names one
         ignored                        keys of the definition that have no effect
         fault                          why there can be no link, as text, or None
         waiting                        (component, name) of each value that was set while the broker had no

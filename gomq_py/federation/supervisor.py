@@ -118,8 +118,8 @@ class LinkContext:
         """Check that user ``by`` may use another user's upstream, and so its login. Raises NoPermission,
         ValueError.
 
-        User ``by`` has set ``what``, a policy or a set of upstreams, which takes messages from the exchange
-        or queue ``there`` upstream to ``here`` in this vhost.
+        ``what``: a policy or a set of upstreams that user ``by`` has set. The link takes messages from
+        ``there``, an exchange or queue upstream, to ``here`` in this vhost.
         """
         # If the upstream is in this broker, ``by`` needs the right to read ``there``. The rights in another
         # broker are unknown: if ``there`` and ``here`` differ, ``by`` needs the right to read the name

@@ -54,7 +54,7 @@ class ExchangeConverter(NameConverter):
 
 
 class Route(Rule):
-    """A route without werkzeug's compiled code for url_for(), which takes 50 ms and 0.5 MB for all routes."""
+    """A route without werkzeug's compiled code for url_for(). All routes together save 50 ms and 0.5 MB."""
 
     def _compile_builder(self, append_unknown=True):
         return _write_nothing

@@ -1,4 +1,4 @@
-"""Reads from the node's Rates the rates and histories that a request asks for, for the page's curves."""
+"""Reads from the node's Rates what a request asks for: the rates and histories of the page's curves."""
 from flask import g, request
 
 from gomq_py.http.answers import node, number_in
@@ -30,9 +30,9 @@ def with_history():
 
 
 def with_histories(count):
-    """Make ``view()`` return the samples, too, that the request's query asks for, for a list of ``count``
-    entities. The samples may be further apart than asked for, and a long list begins no new histories. Raises
-    BadRequest.
+    """Make ``view()`` return samples, too, as the request's query asks. ``count``: number of entities in the
+    answer's list. The samples may be further apart than asked for, and a long list begins no new histories.
+    Raises BadRequest.
     """
     g.windows = {
         category: (age_s, max(incr_s, age_s / LIST_SAMPLES_MAX))

@@ -130,9 +130,9 @@ class Doctor:
 @blueprint.get("/api/doctor")
 @access(MANAGEMENT)
 def examine():
-    """Return the problems that the user may see, the worst first: problems of queues in vhosts that the user
-    sees, of shovels and federation links and, with the tag monitoring, of the node. An empty list means that
-    no problem was found.
+    """Return the problems that the user may see, the worst first: of queues in vhosts that the user sees,
+    with the tag policymaker or monitoring also of shovels and federation links there, and with monitoring of
+    the node. An empty list means that no problem was found.
     """
     found = [one for scope, one in answers.node().doctor.examined(answers.node()) if _is_seen(scope, one)]
     found.sort(key=lambda one: one.level != checks.BAD)

@@ -1,13 +1,13 @@
 """In-sync set: the followers that every confirm waits for, and the leader's changes of the key ``isr``.
 
-Used by ``leadership``, with one InSync per won election. A *promise* is a waiting confirm. A promise is kept
-when the local disk and every *required* node have flushed its changes. Required are the members of ``isr`` as
-last read, and the members in every change without an answer, because that change may be in force. So every
-node that may be elected has the changes of all promises that were kept:
+Used by ``leadership``, with one InSync per won election. A *promise* is a waiting confirm. It is kept when
+the local disk and every *required* node have flushed what it confirms. Required are the members of ``isr``
+as last read, and the members in every unanswered change of ``isr``, because it may be in force. So every
+node that may be elected has flushed what the kept promises confirmed:
 
-- Promises wait for a removed node until the change of ``isr`` has succeeded.
-- A node becomes required before the change that admits it is sent. By then the node has flushed all that was
-  promised.
+- Promises wait for a removed node until the change that removes it has succeeded.
+- A node becomes required before the leader sends the change that admits the node. By then the node has
+  flushed all that was promised.
 - Each change compares the create revision of ``leader`` and the mod revision of ``isr``. So a former leader
   changes nothing, and an unanswered change becomes impossible once a later one has succeeded.
 - Promises wait until each member's epoch in ``isr`` is the leader's. So a node whose folder was restored from

@@ -19,7 +19,7 @@ class NotPossible(Exception):
 def adopt(view: View, node: str, cluster: str, epoch: int) -> Transaction:
     """Return the transaction that writes a cluster's keys again, after etcd has lost them.
 
-    ``cluster`` and ``epoch`` come from the folder of ``node``, which is then the only node in sync. Raises
+    ``cluster`` and ``epoch`` come from the folder of ``node``. Afterwards only ``node`` is in sync. Raises
     NotPossible.
     """
     if not cluster:

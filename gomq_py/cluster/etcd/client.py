@@ -2,7 +2,7 @@
 
 A call goes first to the server that answered last. After a failure it goes to the next server, within the
 same time limit. A transaction goes to the next server only if it was certainly not carried out: there was no
-connection, or the server refused it because it sees no leader of etcd.
+connection, or the server saw no leader of etcd and refused.
 
 Each server has a share of the time limit. If all servers were too slow, each of the next calls gives its
 whole time to one server, in turn, until a server has answered.

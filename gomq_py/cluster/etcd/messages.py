@@ -77,7 +77,7 @@ class Refused(Exception):
 
 
 def range_request(prefix: bytes) -> JSONObject:
-    """Return the body of a linearizable read of all keys below ``prefix``, which ends with a slash."""
+    """Return the body of a linearizable read of all keys below ``prefix``. ``prefix`` ends with a slash."""
     return {"key": _text(prefix), "range_end": _text(_end_of(prefix))}
 
 

@@ -22,8 +22,8 @@ WITHOUT_EFFECT = "None: "
 @blueprint.get("/api/arguments")
 @access(MANAGEMENT)
 def list_arguments():
-    """Return the arguments of queues, exchanges and consumers and the keys of policies that have an effect,
-    each with its effect, values, default and an example. ``of`` is queue, exchange, consumer or policy;
+    """Return all arguments (of queues, exchanges, consumers) and keys of policies that have an effect. Each
+    is shown with its effect, values, default and an example. ``of`` is queue, exchange, consumer or policy;
     ``kinds`` lists the types of queues or exchanges that have it (empty: all types), ``also`` its other
     names.
     """

@@ -25,8 +25,8 @@ LOOKED_AT = 2000
 @blueprint.get("/api/unacked/<vhost>/<name>")
 @access(MANAGEMENT)
 def list_unacked(vhost=None, name=None):
-    """Return the consumers, and the channels that use basic.get, with unacknowledged messages of one queue,
-    one vhost or all vhosts; for each, the number of these messages and the age of the oldest.
+    """Return who holds unacknowledged messages of one queue, one vhost or all vhosts: consumers, and channels
+    that use basic.get. Each has the number of these messages and the age of the oldest.
     /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
     """
     if name is not None:
