@@ -355,8 +355,8 @@ class Launcher:
         self._asked_to_stop.set()
 
     def _limit_stop(self) -> None:
-        """Set a limit of ``stop_timeout`` seconds on the stop, which may hang, for example, on a disk. After
-        it the process ends at once. Confirmed messages are on disk already.
+        """Set a limit of ``stop_timeout`` seconds on the stop, which may hang, for example, on a disk. At the
+        limit the process ends at once. Confirmed messages are on disk already.
         """
         limit_s = self.settings.stop_timeout
         if limit_s:

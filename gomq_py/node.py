@@ -3,8 +3,8 @@
 Creates the parts of a broker and passes them to each other.
 
 - A *leader* has read the folder (``Broker.recover``) and serves it: broker, protocol servers, listeners.
-- A *follower* keeps a copy of its leader's files in it (``cluster.follower``) and serves no client; its
-  management listeners show its role. ``promote`` turns it into a leader.
+- A *follower* keeps a copy of its leader's files in the folder (``cluster.follower``) and serves no client;
+  its management listeners show its role. ``promote`` turns it into a leader.
 
 The launcher and every other program that runs a broker use this module, the only one that knows all parts.
 Never parses flags, never monkey-patches, handles no signals.

@@ -1,9 +1,9 @@
 """Refuses cross-site requests: a page of another site must not use the login that a browser remembers.
 
 Browsers add a remembered login to any request, even to a form that another site posts. But they also send
-``Origin`` and usually ``Sec-Fetch-Site``, which no page can forge or omit from a request that changes
-something. Without a CORS preflight a page can send only a form's body. Other programs send neither header,
-and send JSON; ``curl -d`` labels it as a form, but no form begins with "{".
+``Origin`` and usually ``Sec-Fetch-Site``. No page can forge these headers, or omit them from a request that
+changes something. Without a CORS preflight a page can send only a form's body. Other programs send neither
+header, and send JSON; ``curl -d`` labels the JSON as a form, but no form begins with "{".
 
 A changing request with a session's cookie also needs a token, which only the broker's own pages can read.
 """

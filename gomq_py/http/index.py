@@ -179,8 +179,8 @@ class _Kept:
         return column
 
     def add(self, numbers, read, rows):
-        """Make, cache and return the _Column of ``rows``, whose ids are ``numbers``. Copies values
-        from other columns, unless few are needed; reads the others with ``read(row)``. May switch greenlets.
+        """Make, cache and return the _Column of ``rows``, whose ids are ``numbers``. Copies values from
+        cached columns unless few are needed. Reads missing values with ``read(row)``. May switch greenlets.
         """
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):

@@ -124,7 +124,7 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """A JSON text with a reading position, decoded from a deque of bytes objects, which is emptied."""
+    """A JSON text with a reading position. Decodes a deque of bytes objects, and empties the deque."""
 
     def __init__(self, pieces):
         self._pieces = pieces

@@ -61,7 +61,7 @@ class LocalOperator(User):
 
 
 def reach(user):
-    """Return a set of the user's tags and of the tags that these imply."""
+    """Return a set: the user's tags, and the tags that these imply."""
     reached = set()
     for tag in user.tags:
         reached |= IMPLIED.get(tag, frozenset({tag}))

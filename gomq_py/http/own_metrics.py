@@ -96,7 +96,7 @@ class OwnFamilies:
         )
 
     def sync(self, _vhosts=None):
-        """Yield the histogram of the durations of flushes, for which confirms wait."""
+        """Yield a histogram: how long flushes take. Confirms wait for flushes."""
         taken = self._node.broker.durability.disk.sync_seconds
         family = HistogramMetricFamily(
             f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one"

@@ -4,11 +4,11 @@ A *thing* is an entity with counters. A *look* is a request that reads the count
 between two looks: without looks nothing is measured.
 
     look(group, thing, windows) -> View     windows: the query's ``lengths_age lengths_incr msg_rates_age
-                                            ...``, in seconds: the View then has samples too
+                                            ...``, in seconds. With windows, the View also has samples
 
 A history begins with the first request for it and ends after a while without requests. One greenlet samples
-all histories. In a ``long`` group a history also has samples of a whole day, further apart, which stay for a
-day after the last look. LOOKS_MAX and HISTORIES_MAX limit the looks and the histories.
+all histories. In a ``long`` group a history also covers a whole day, by samples further apart. These stay for
+a day after the last look. LOOKS_MAX and HISTORIES_MAX limit the looks and the histories.
 
 ``record`` samples a history without any look, and is not limited: see http.recorder.
 """

@@ -5,9 +5,9 @@ counts until its socket closes. A refused client gets a closed socket. Each prot
 limits, so that a flood at one protocol keeps no client out of another. All gates share a limit of file
 descriptors. Reads and writes no socket.
 
-While too many connections are pending at a gate, new ones wait in the kernel. The gate drops one connection,
-the oldest of the address with the most pending ones, if it is ``PATIENCE_S`` old. So a reconnecting fleet
-is admitted one by one. If the broker was waiting for the dropped client, its address counts as slow for
+While too many connections are pending at a gate, new ones wait in the kernel. The address with the most
+pending connections loses its oldest one, if that is ``PATIENCE_S`` old. So a reconnecting fleet is admitted
+one by one. If the broker was waiting for the dropped client, the client's address counts as slow for
 ``SLOW_S``. Clients of other addresses replace the pending connections of a slow address at once. New
 connections from a slow address are refused while the gate is full.
 
@@ -52,8 +52,8 @@ LULL_MS = 500
 
 class AdmittedSocket:
     """One connection that Admission counts. ``host``: the client's address; empty for a unix socket.
-    ``end_login``: None, or a function that ends a login that waits for something other than the socket. The
-    function must not switch greenlets.
+    ``end_login``: None, or, while the login waits for something other than the socket, a function that ends
+    the login. The function must not switch greenlets.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")

@@ -206,7 +206,7 @@ class Budget:
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
-        """Whether slowness of a holder can only be its client's fault, so that it may be disconnected."""
+        """Whether a slow holder can only be its client's fault, so that the client may be disconnected."""
         raise NotImplementedError
 
     def _let_go_of(self, holder):
@@ -227,8 +227,8 @@ def _subtract(sums, key, octets):
 class BodyBudget(Budget):
     """Limits the bytes of message bodies that are incomplete or not stored yet, over all connections.
 
-    Between ``limit`` and twice ``limit``, bodies within their share may grow, and of the others only one, the
-    *first* body. The first body's connection is read on, so other bodies of that connection grow, too; they
+    Between ``limit`` and twice ``limit``, bodies within their share may grow, and one body beyond its share,
+    the *first* body. Its connection is read on, so other bodies of that connection grow, too; they
     are refused when the connection holds ``limit``. Other connections with bodies beyond their share are not
     read. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``. A body
     also has ``is_held_up``: True while the broker has paused reading of its connection for another reason.
@@ -353,7 +353,7 @@ class BodyBudget(Budget):
             self._let_on()
 
     def _within_share(self, account, row):
-        """Return the bodies of ``row``, the waiting bodies of an account, that are within their share."""
+        """Return the bodies in ``row`` that are within their share. ``row``: an account's waiting bodies."""
         of_connection, of_account = self._shares()
         if self._of_account.get(account, 0) <= of_account:
             return list(row)

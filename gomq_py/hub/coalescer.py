@@ -1,7 +1,7 @@
-"""Coalescer: reads connections that receive floods of small segments by a clock, every TICK_S.
+"""Coalescer: reads a connection by a clock, every TICK_S, while it receives a flood of small segments.
 
 A poll, a read and the parsing cost 5 us of CPU time for a message that comes alone. Clients such as pika send
-a segment per message. Reading a flood of them by a timer costs less, as in the drivers of network cards. Each
+a segment per message. Reading a flood by a timer costs less, as in the drivers of network cards. Each
 Stream decides when it joins and leaves. The clock is a timer descriptor of Linux, because timers of the event
 loop are as coarse as a millisecond. On other systems every segment is read at once.
 """

@@ -1,5 +1,5 @@
 """Faults: logs the exceptions that end greenlets and callbacks. gevent by itself prints such exceptions on
-standard error instead of in the log, with the arguments of the call, which may contain passwords.
+standard error instead of in the log, with the call's arguments. These may contain passwords.
 """
 import sys
 
@@ -17,7 +17,7 @@ def log_faults():
 
 
 def log_unraisable():
-    """Log exceptions that the interpreter cannot raise, such as in a destructor, for the whole process."""
+    """Log, in the whole process, exceptions that the interpreter cannot raise, such as in a destructor."""
     # So a broker that is embedded in another program must not call this.
     sys.unraisablehook = _log_unraisable
 

@@ -1,7 +1,7 @@
 """Gate: stops and resumes all deliveries of a broker.
 
-While the gate is shut, queues deliver nothing, basic.get and the management API's get wait, transfers (of
-shovels, federation, dead letters, delayed messages) pause, and webhooks post nothing. Connections stay open,
+While the gate is shut, queues deliver nothing, and webhooks post nothing. Gets (basic.get, management API)
+wait. Transfers (of shovels, federation, dead letters, delayed messages) pause. Connections stay open,
 and their frames are handled. An elected leader shuts the gate while it may have a successor
 (cluster.leadership).
 """

@@ -98,7 +98,7 @@ class Job:
 
 
 class TurnTaker:
-    """An object that works once after each batch (socket read) that touched it, such as a queue.
+    """An object, such as a queue, that works once after each batch (socket read) that touched it.
 
     The Scheduler sets ``touched``, True while the TurnTaker waits for its turn, and ``next``, the TurnTaker
     behind it in a TakerList.

@@ -1,7 +1,7 @@
 """Threads: calls functions in threads, and gives their exceptions only to the caller.
 
-All work in threads begins here. gevent by itself prints an exception on standard error, with the arguments of
-the call, which may contain passwords, instead of in the log. Unauthenticated peers can cause such exceptions.
+All work in threads begins here. gevent by itself prints an exception on standard error instead of in the log,
+with the call's arguments. These may contain passwords. Unauthenticated peers can cause such exceptions.
 """
 import gevent
 from gevent import monkey

@@ -57,9 +57,9 @@ class TargetEnd:
                                          properties are copied byte for byte
         header_stamp()                   returns (name, value, value for redelivered messages) of a header
                                          that is added to each message; called once for each connection
-        queue                            the only queue that can get the messages, if the default exchange
-                                         and a fixed routing key name it, else None; messages that it does
-                                         not take stay at their source
+        queue                            the only queue that can get the messages, named by a fixed routing
+                                         key to the default exchange; else None. Messages that the queue
+                                         does not take stay at their source
 
     With a ``header_stamp``, ``edit`` is called only for a message that already has this header, or a user id.
     For a message that has the header, the result of ``edit`` is cached: so ``edit`` may change only the

@@ -88,7 +88,7 @@ class Connector:
         Raises URIError (retrying cannot help), ClientError and OSError.
 
             user       the User who set the link, or None. A connection to this broker is logged in as this
-                       user; to other brokers, an administrator's link may connect to more hosts
+                       user. If the user is an administrator, the link may connect to more hosts
             name       connection name shown at the other side
             vhost      the virtual host, if a URI of this broker has none
             account    (user who set the link, virtual host): accounts take turns in name lookups

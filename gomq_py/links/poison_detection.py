@@ -7,8 +7,8 @@ again.
 
 A target may also refuse a message because its disk or queue is full, which brokers report late or never. So a
 refused message is rejected only under three conditions: the broker is not asking for a pause; NACKED_S have
-passed since the first refusal after the last accepted message; its refusals have reached the limit. The limit
-grows with each further message rejected in a row.
+passed since the first refusal after the last accepted message; the message's refusals have reached the limit.
+The limit grows with each further message rejected in a row.
 """
 import re
 import time

@@ -55,8 +55,8 @@ class HostRules:
                     raise HostRefused(f"{shown} is in {network}, which {self._key} in [links] denies")
 
     def allowed(self, host: str, found: list[Any]) -> list[Any]:
-        """Return the entries of ``found``, getaddrinfo()'s result for the host, to which links may connect.
-        Raises HostRefused if all are refused.
+        """Return the entries of ``found`` to which links may connect. Raises HostRefused if all are refused.
+        ``found``: getaddrinfo()'s result for the host.
         """
         allowed, refused = [], []
         for one in found:

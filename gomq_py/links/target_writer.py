@@ -21,8 +21,8 @@ class TargetWriter(Target):
     """Sends messages to a link's target.
 
     ``channel``: number of the channel in sent frames. ``frame_max``: the frames' largest size, 0: no limit.
-    ``is_blocked``: the target has asked for a pause. ``refused``: set of the numbers of refused publishes,
-    which the reader removes.
+    ``is_blocked``: the target has asked for a pause. ``refused``: numbers of refused publishes, a set;
+    the reader removes the numbers.
     """
 
     channel = 1

@@ -326,7 +326,7 @@ class WebhookTargetWriter(TargetWriter):
         return self._posting is None
 
     def send(self, item, message):
-        """Collect ``item``, a LinkBatch of one message or a piece of one, and post a complete message."""
+        """Collect ``item`` (a LinkBatch: one message or a piece of one). Post the message once complete."""
         item.first_number = self.confirms.following
         keep = self._session.reader.keep_octets
         if not item.is_sent:

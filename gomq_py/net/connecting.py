@@ -3,9 +3,9 @@
 Lookups resolves names in threads of its own, because a name server that does not answer blocks a thread for
 half a minute. Each lookup has a time limit. A slow lookup no longer counts among the lookups allowed at once.
 A name whose lookup was slow and failed comes after all others. An account is the party for which a name is
-looked up; for a link, (user who set the link, virtual host). Accounts take turns. Beyond AT_ONCE
-lookups, an account may begin another only while it has at most half as many lookups as the reserve has places
-left. So one user's names leave room for others' names.
+looked up; for a link, (user who set the link, virtual host). Accounts take turns. When AT_ONCE lookups run,
+an account may begin another only if this leaves twice as many places in reserve as the account has lookups.
+So one user's names leave room for others' names.
 """
 import _socket
 import time

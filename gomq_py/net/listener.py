@@ -244,8 +244,7 @@ class Listener:
 
     def adopt(self, family: int, descriptor: int, address: Any) -> None:
         """Serve a client that another node has accepted, as if the client had connected here.
-        ``descriptor`` is that of a connected socket, which the Listener then owns. A closed Listener closes
-        it.
+        ``descriptor``: a connected socket's. The Listener then owns it; a closed Listener closes it.
         """
         connection: Any = (
             LoopSocket(family, descriptor) if self._at_once

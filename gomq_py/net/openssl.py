@@ -1,7 +1,7 @@
 """OpenSSL: makes calls of the library that the ssl module does not offer.
 
 read_ahead(): OpenSSL then reads up to 16 KiB at once and finds the records in these bytes. By default OpenSSL
-reads the head and the rest of a record in two system calls, half of the cost of a small record. take_turns():
+makes two system calls per record (head, rest): half of a small record's cost. take_turns():
 a read no longer waits while a peer sends only changes of keys.
 """
 import _ssl

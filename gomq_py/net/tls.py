@@ -25,7 +25,7 @@ class TLSOptions:
     """The values from which a TLS context is made. Files are PEM.
 
         key                     empty: the certificate file also contains the key
-        verify_peer             request from clients a certificate signed by ``authorities``
+        verify_peer             ask clients for a certificate signed by ``authorities``
         certificate_required    refuse clients that do not send a requested certificate
         kernel                  let the kernel encrypt and decrypt, if it can
     """

@@ -15,8 +15,8 @@ METRICS = ("prefix", "family", "vhost")
 
 
 class Operation(NamedTuple):
-    """A request in OpenAPI. ``answers`` is {status: schema, or None without a body}, ``body`` a key of BODIES
-    or None, ``query`` names of parameters, ``media`` the answers' content type.
+    """A request in OpenAPI. ``answers``: {status: schema, or None without a body}. ``body``: a key of BODIES,
+    or None. ``query``: names of parameters. ``media``: the answers' content type.
     """
 
     answers: dict

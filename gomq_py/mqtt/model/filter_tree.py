@@ -2,8 +2,8 @@
 session that match a topic (FilterSet; MQTT 5 §4.7).
 
 Compiled, because each topic without a remembered route is matched here. A match in the tree walks all nodes
-that the topic reaches, level by level. Filters with ``+`` in the same places cost one node per level
-together. Only very many arrangements of ``+`` are costly: ``costly_levels`` bounds the nodes that a topic
+that the topic reaches, level by level. All filters with ``+`` in the same places together cost one node
+per level. Only very many arrangements of ``+`` are costly: ``costly_levels`` bounds the nodes that a topic
 reaches, and callers refuse filters that would exceed a limit.
 
 Wildcards do not match a first level that begins with ``$`` [MQTT-4.7.2-1]. An invalid filter (``#`` before

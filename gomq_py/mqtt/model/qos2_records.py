@@ -6,8 +6,8 @@ end of the batch on. Records are flushed soon. A deletion by PUBREL is flushed b
 rewritten record's old copy is deleted once the new copy is on disk. Kinds of records:
 
     sent        written before a PUBLISH of QoS 2 leaves, deleted at its PUBCOMP. After a restart the message
-                is sent again with the same identifier and DUP; if it is settled, PUBREL is sent. PUBLISH and
-                PUBREL wait for followers, because a new leader must have the record
+                is sent again with the same identifier and DUP; for a settled message PUBREL is sent. PUBLISH
+                and PUBREL wait for followers, because a new leader must have the record
     received    written just before a QoS 2 message is published to its destinations, deleted at its PUBREL.
                 After a kill the client's repeated PUBLISH is known and not stored twice
     partly      some destinations have the message, the next waits for files. After a kill the client sends
@@ -224,7 +224,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def await_flush(self):
-        """Request a flush of all records and deletions, for which the next answers to publishers wait."""
+        """Request a flush of all records and deletions. The next answers to publishers wait for it."""
         if self.store is not None and not self.failed:
             try:
                 self.store.mark()
@@ -289,7 +289,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return now
 
     def moved(self):
-        """Delete records that again() has copied, and records of ended sessions, after the next flush."""
+        """After the next flush, delete records that again() has copied, and records of ended sessions."""
         if self.old_copies and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
             old_copies, self.old_copies = self.old_copies, []
             self.await_flush()
@@ -358,8 +358,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Put into the next record the log positions where earlier destinations have the message (``had``,
-        encoded), and those that it will get in the ``destinations``.
+        """Put into the next record the message's log positions: where earlier destinations have it (``had``,
+        encoded), and where ``destinations`` will have it.
         """
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0

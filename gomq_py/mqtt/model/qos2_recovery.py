@@ -6,7 +6,7 @@ Restored identifiers are recorded again, so that later boots need not check them
 identifiers may be missing: the store records this loss, and the sessions of that time stay doubtful in all
 later runs.
 
-Each record has no routing; its properties are:
+A record has no routing. Its properties are:
 
     offset  bytes
     0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST

@@ -28,8 +28,8 @@ class Received:
         begun_at      location of the record of the message being stored, or 0
         storing       {identifier whose message waits for files: [log positions, callbacks]}
         added         number of calls of add(), and of replacements of ``records``
-        unsafe        [[value of ``added``, tuple of destinations]], in order, of messages that may not be on
-                      disk yet
+        unsafe        [[value of ``added``, tuple of destinations]], in order: destinations that may not have
+                      their messages on disk yet
         kept_since    the value of ``added`` when ``records`` replaced another QoS2Records
         earlier       a set of identifiers whose messages an earlier run gave to all destinations, or None
 

@@ -128,8 +128,8 @@ class Sent:
         return False
 
     def spare(self, message):
-        """Take the queue's first message, for which is_owed() is true, out of the queue until the client
-        reconnects, so that others can be dropped. If it is connected, does nothing and returns False.
+        """Take ``message`` out of the queue until the client reconnects, so that others can be dropped. It is
+        the queue's first, and is_owed() is true. If the client is connected, only returns False.
         """
         if self.is_connected:
             return False

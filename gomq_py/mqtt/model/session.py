@@ -201,7 +201,7 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Return whether a client that has unsubscribed may get a topic's messages queued before that."""
+        """Return whether a client that has unsubscribed from a topic may get its messages queued earlier."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight

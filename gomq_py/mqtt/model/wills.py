@@ -48,7 +48,7 @@ class Will(NamedTuple):
         expiry_s      lifetime of the message, -1: unlimited
         state         CONNECTED, WAITING, BEGUN (being published) or PUBLISHED
         due_ms        Unix milliseconds at which a WAITING will is due
-        of_token      the user logged in by a token, whose rights a later run does not know
+        of_token      the user logged in by a token; a later run does not know the user's rights
         places        encoded positions, in the destinations' logs, at which the message is or will be stored
         came_ms       Unix milliseconds at which the message was stored, 0 if unknown
     """

@@ -38,12 +38,12 @@ class SessionConsumer(consumers.Consumer):
 
         sink              the Sink, whose gathered packets are sent before any message of the queue, or None
         ended(reason)     called when the queue drops this consumer
-        dropped           count of messages too large, without an MQTT topic, or forbidden to the client
+        dropped           count of drops: message too large, without MQTT topic, or forbidden to the client
         trace(message)    if not None, gets each message sent
         is_exact          QoS 2 messages are among the packets written and not yet sent
-        unsafe            None, or, while nothing is delivered: the bytes of packets that wait until followers
-                          have their QoS 2 messages, or no bytes while a QoS 2 message waits for a new store
-                          of identifiers
+        unsafe            if not None, nothing is delivered. Has the packets, as bytes, that wait until
+                          followers have their QoS 2 messages. Empty while a QoS 2 message waits for a new
+                          store of identifiers
     """
 
     __slots__ = (

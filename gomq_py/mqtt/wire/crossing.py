@@ -12,7 +12,7 @@ as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
     message expiry, s        expiration, ms
     correlation data         correlation_id; no text, or over 255 bytes: the header mqtt.correlation-data
     response topic           the header mqtt.response-topic and, if it fits, reply_to "amq.topic.KEY", which
-                             the default exchange routes to amq.topic; KEY: its routing key
+                             the default exchange routes to amq.topic; KEY: the topic's routing key
       "$default/TOPIC"       only reply_to, the routing key of TOPIC
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 
@@ -24,7 +24,7 @@ write_block() converts basic properties to those of a PUBLISH by the reverse of 
     headers                  user properties, if they are texts, numbers or booleans
 
 Values that do not fit, or are no UTF-8 where text is required, are left out; earlier values have precedence.
-``p``, ``out``: pointers to bytes read and written. ``limit``: end of ``out``. An end: the offset after it.
+``p``, ``out``: pointers to input and output. ``limit``: end of ``out``. An end: offset after the last byte.
 """
 from gomq_py import octets
 from gomq_py.content import fields, forms, properties
