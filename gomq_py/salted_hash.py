@@ -2,8 +2,7 @@
 
     base64(salt (4 bytes) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
-auth.passwords adds bcrypt, whose library the configuration and gomq-py-ctl do not load. Imports only the
-standard library.
+auth.passwords adds bcrypt. Imports only gomq_py.digests and the standard library.
 """
 import os
 from _operator import _compare_digest  # hmac's compare_digest, which comes with hashlib

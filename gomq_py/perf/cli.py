@@ -148,7 +148,7 @@ def _summary(result):
 
 
 def _as_json(result):
-    """Return a Result as a dict for JSON, with the keys that lavinmqperf prints and others."""
+    """Return a Result as a dict for JSON. It has the keys that lavinmqperf prints, and others."""
     figures = {
         "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate),
         "avg_consume_rate": round(result.consume_rate),

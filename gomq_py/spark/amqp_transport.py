@@ -2,7 +2,7 @@
 
 It is for brokers that serve no segment files (RabbitMQ, LavinMQ), and slower than the other transports,
 because the broker delivers every message. AMQP has no request for a stream's first and last offset, nor for
-its identity. So one short consumer from ``first`` on and one from ``last`` on find the two offsets. The
+its identity. So two short consumers, one from ``first`` and one from ``last``, find the two offsets. The
 checkpoint keeps a digest of the last message that was read. If the message at that offset has another digest
 later, a different stream has the name.
 """

@@ -40,9 +40,9 @@ def encode(positions):
 
 
 def behind(ends, latest, firsts):
-    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}. Counts
-    from the stream's first offset (``firsts``: {stream: offset}) if that is later, and for a stream that
-    ``ends`` lacks or has with another epoch.
+    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}. If
+    ``ends`` lacks a stream, has it with another epoch, or is before its first offset (``firsts``: {stream:
+    offset}), the count starts at this first offset.
     """
     return {
         name: max(0, one.next - max(firsts[name], (

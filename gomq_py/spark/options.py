@@ -1,6 +1,6 @@
 """The options of the data source: names, defaults, and checks, with errors for invalid values.
 
-Options that Spark's Kafka source also has have the same names here; case does not matter. All options are
+An option known from Spark's Kafka source has the same name here; case does not matter. All options are
 checked when Spark creates the source, so that load() fails, not the first action. No option contains a
 password, because Spark shows options in plans, event logs and its UI.
 """

@@ -195,7 +195,7 @@ def shown(headers):
 
 
 def _plain(value):
-    """Return the text that stands in JSON for a value of a type that JSON does not have."""
+    """Return a string to stand in JSON for a value whose type JSON lacks."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     return str(value)

@@ -2,8 +2,8 @@
 
 ``planning`` decides which offsets to read, and ``reading`` or ``delivered`` makes rows of the messages. Spark
 makes the readers in separate Python processes and pickles them for its workers. A pickled reader contains the
-login, so that workers need no password in their environment, but no connection. Logs go to standard error,
-which Spark keeps.
+login, so workers need no password in their environment. It contains no connection. Logs go to standard
+error, which Spark keeps.
 """
 import logging
 import sys
@@ -145,8 +145,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def getDefaultReadLimit(self):
         """Return Spark's limit for a batch; ReadAllAvailable by default.
 
-        The limit is from maxOffsetsPerTrigger, maxBytesPerTrigger or minOffsetsPerTrigger, the first that is
-        set.
+        The first of these options that is set gives the limit: maxOffsetsPerTrigger, maxBytesPerTrigger,
+        minOffsetsPerTrigger.
         """
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])

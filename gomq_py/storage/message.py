@@ -17,7 +17,7 @@ PRIORITY_FLAG = 0x08  # in the first octet of basic properties: of content.prope
 
 class Message:
     """A message, as offsets of its parts in ``buffer``: routing (exchange and routing key as adjacent short
-    strings), properties (as sent by the publisher, of the ``kind`` of content.forms) and body.
+    strings), properties (as sent by the publisher; ``kind``: their encoding, see content.forms) and body.
 
         timestamp_ms      Unix milliseconds of publishing
         expires_at_ms     Unix milliseconds; 0: never
@@ -101,7 +101,7 @@ class Message:
 
     def own(self, properties=None):
         """Copy the parts into a new buffer that the message owns, so that it outlives the old buffer.
-        ``properties``: basic properties in wire form, which replace the message's own; None: keep these.
+        ``properties``: new basic properties in wire form; None: keep the message's present properties.
         """
         if properties is None:
             properties = self.get_raw()

@@ -122,7 +122,7 @@ class Files:
         self.register.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove a file that ``make`` returned, instead of a call of ``made``. Blocks."""
+        """Remove a file that ``make`` returned and that ``made`` has not reported. Blocks."""
         os.unlink(file.path)
         file.close()
 

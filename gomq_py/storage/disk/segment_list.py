@@ -2,9 +2,9 @@
 files.
 
 data_dir writes the list when a run has ended normally. The next boot reads the list, and invalidates it
-before changing any file. So a listed file that is missing was removed from outside or by the file system. No
-list exists after a kill or a power failure: the broker itself may have removed a missing file, or the name of
-that file was never flushed. The list is text, with a line for each folder with segments:
+before changing any file. So a listed file that is missing was removed from outside or by the file system.
+After a kill or a power failure no list exists, because the broker itself may have removed a file, or never
+flushed its name. The list is text, with a line for each folder with segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 

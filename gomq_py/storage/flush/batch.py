@@ -1,4 +1,4 @@
-"""Batch: keeps the files that one flush covers, renames and unlinks made before it, and callbacks after it.
+"""Batch: keeps the files that one flush covers, the name changes before it, and the callbacks after it.
 
 Used by group_commit, which fills the next batch while it flushes one. A *mark* notes that a store, log or
 folder has something to flush. NameChanges has a thread rename and unlink files, because these calls may wait
@@ -22,7 +22,7 @@ class FlushBatch:
         acks          stores with only acks to flush, which may wait; the first was marked at ``acks_since``
         logs          retained LogFiles
         folders       paths of folders
-        is_hurried    a callback waits that must not be delayed
+        is_hurried    True if a waiting callback must not be delayed
         failures      {store, log, folder's path or Change: its error}
     """
 

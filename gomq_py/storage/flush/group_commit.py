@@ -132,10 +132,10 @@ class GroupCommit:
         """Call ``callback(error or None)`` once all present marks are flushed and a running flush has ended.
 
         Callbacks are called in order, at once if nothing is to be flushed. They must neither switch greenlets
-        nor raise. ``hurry=False``: the flush may wait for more marks. ``concerns()`` returns whether the
-        callback gets the error of stores that cannot be flushed (these are fenced), and must not raise.
-        Without ``concerns`` the callback gets that error. Every callback gets the error of a failed log until
-        another log has replaced the failed log, except with ``about_logs=False``, for housekeeping. Returns
+        nor raise. ``hurry=False``: the flush may wait for more marks. ``concerns()`` must not raise. It
+        returns whether the callback gets the error of stores that cannot be flushed (these are fenced).
+        Without ``concerns`` the callback gets that error. A callback gets the error of a failed log until
+        another log has replaced the failed one, but never with ``about_logs=False`` (housekeeping). Returns
         the NextFlush for which the callback waits, or None.
         """
         if concerns is not None:

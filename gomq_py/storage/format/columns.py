@@ -256,7 +256,7 @@ class Block:
 
     def gather_property(self, place, buffer):
         """Copy one basic property of all rows, after scan_properties(). ``place``: the property's number, 0
-        for content_type. Returns (bitmap of the rows that have it, ends, content), the last two as in
+        for content_type. Returns (bitmap of the rows with the property, ends, content), the last two as in
         gather().
         """
         present = bytearray((self.count + 7) // 8)

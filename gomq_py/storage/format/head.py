@@ -4,7 +4,7 @@
 
     offset size
          0    8  magic "GOMQMSGS" or "GOMQACKS"
-         8    4  schema version: 2; of segments without small records (format.record) 1
+         8    4  schema version: 2; in version 1 there are no small records (format.record)
         12    4  segment number
         16   16  incarnation of the queue: random, made when it was declared
         32    8  generation: unique, so that old content of a recycled file is not valid

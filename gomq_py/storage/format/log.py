@@ -16,8 +16,8 @@ Little-endian. The first record has ordinal 0 and no payload, and marks the begi
 
 The log id distinguishes a record of this log from a record of an older log, or from a record quoted in a
 payload. After an invalid head a scan searches, byte by byte, for a valid head with this log id and a higher
-ordinal. Damage in flushed bytes is a fault of the disk. Other damage is the normal effect of a crash if a
-crash can cause it: the last append is short, or unwritten parts of sectors read as zeros.
+ordinal. Damage in flushed bytes is a fault of the disk. Two forms of other damage are normal after a crash:
+the last append is short, or unwritten parts of sectors read as zeros.
 storage.logs.framed_log writes and reads logs; ``fsck`` reads them. Does no I/O, and never interprets a
 payload.
 """

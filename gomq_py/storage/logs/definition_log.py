@@ -12,7 +12,7 @@ between slices: a later record of the same definition replaces the earlier one. 
 renamed and removed in threads, so that a slow disk does not block the event loop.
 
 After a failed flush a log may have lost content. Confirms that depend on the log fail while it is in use. The
-log is compacted at once, and at each later change until that succeeds, because the model has everything.
+model has everything, so the log is compacted at once, and at each later change until a compaction succeeds.
 """
 import os
 

@@ -36,8 +36,8 @@ class FramedLog:
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """Open the log at ``path``, which blocks for a new log, or use ``file``, a LogFile that was just
-        created, with ``new_id`` as its log id (None: a random id). Raises OSError.
+        """Open the log at ``path``, which blocks for a new log. ``file``: a LogFile that was just created, to
+        be used instead. ``new_id``: log id of a new log; None: a random id. Raises OSError.
         """
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)

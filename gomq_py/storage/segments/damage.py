@@ -134,7 +134,7 @@ def _ack(store, segment, start, end):
 
 def keep_copy(store, name, content):
     """Copy damaged bytes to ``damaged.NAME`` beside the segments, unless the disk is full, the file exists,
-    or the folder has KEPT_COPIES of them.
+    or the folder has KEPT_COPIES copies.
     """
     path = os.path.join(store.folder, f"damaged.{name}")
     try:

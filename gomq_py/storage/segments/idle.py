@@ -1,4 +1,4 @@
-"""Idle segments: returns the write segments of stores that have been empty for a while to the pool.
+"""Idle segments: returns a store's write segment to the pool when the store has been empty for a while.
 
 An empty queue costs no disk and no mapping. Otherwise ten thousand queues that each had one message would
 keep 600 MB and twenty thousand mappings. Stores report when they become empty. One timer per broker runs only

@@ -142,7 +142,7 @@ class Opener:
                 store.listener.segment_opened(store)
 
     def drop_all(self, store):
-        """Close the files of all segments of this store that no reader has used, also those being opened."""
+        """Close all files opened for this store that no reader has used, also those being opened now."""
         for opening in list(self._openings.values()):
             self.drop(store, opening.segment)
 

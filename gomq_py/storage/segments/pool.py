@@ -123,7 +123,7 @@ class SegmentPool:
 
     def name_at_once(self, folder):
         """Have ``take`` rename files for this queue folder at once, so that their content survives a kill.
-        It blocks then. While earlier files wait for names (``is_naming``), new ones wait, too.
+        ``take`` then blocks. While older files of the folder wait for their names, new ones wait, too.
         """
         self._at_once.add(folder)
 

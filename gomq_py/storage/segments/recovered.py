@@ -63,7 +63,7 @@ class Recovered:
         self.proven = 0
 
     def runs(self):
-        """Return a copy of the position ranges of acked records at load(), [start, end, start, end...]."""
+        """Return positions [start, end, start, end...] of runs that load() found acked, in a new array."""
         return array("Q", self._runs) if self._runs is not None else array("Q")
 
     def failed_before(self, at):

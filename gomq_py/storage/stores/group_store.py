@@ -5,13 +5,13 @@ A consumer is *bound* to a group from a delivery until every delivered message o
 returned. Until then, other consumers get no message of this group. Lines.turn_to() chooses the consumer that
 peek() serves.
 
-Reading skips a message that may not be delivered now. A skipped message *waits* in the list of its group
-(storage.stores.groups) and still counts as ready. A returned message goes back into this list. A group
-without delivered messages is *free* for any consumer.
+Reading skips a message that may not be delivered now, and does so only once. A skipped message *waits* in the
+list of its group (storage.stores.groups) and still counts as ready. A returned message goes back into this
+list. A group without delivered messages is *free* for any consumer.
 
-peek() chooses the group that has waited longest since its last delivery, or since its message arrived. So
-messages of a blocked group are read only once. The files are those of a message store. The order is in
-memory, and a later run reads the keys again. Never switches, never flushes.
+peek() chooses the group that has waited longest since its last delivery, or since its message arrived. The
+files are those of a message store. The order is in memory, and a later run reads the keys again. Never
+switches, never flushes.
 """
 from array import array
 from functools import partial
@@ -306,8 +306,8 @@ class GroupStore(message_store.MessageStore):
         return 0
 
     def _since(self, group):
-        """Return a location that stands for the time at which the group's present wait began. It is the
-        location of the group's first message if this was returned, otherwise that of the log's end.
+        """Return a location that stands for the time at which the group's present wait began: that of the
+        group's first message if this message was returned, otherwise the log's end.
         """
         if group.count and group.returned:
             location = self.waiting.first(group)

@@ -372,8 +372,8 @@ class Lines:
         return 0
 
     def first(self):
-        """Return the Group that has waited longest of all ready free groups and ready groups of the served
-        consumer; None without one.
+        """Of the free groups and the groups of the served consumer, return the ready Group that has waited
+        longest; None without one.
         """
         free = self.free.first()
         if self.now.count == 0:

@@ -379,7 +379,7 @@ class MessageStore(segment_log.SegmentLog):
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Record that storage.segments.idle has stopped watching the store, which may ask for that again."""
+        """Record that storage.segments.idle no longer watches the store, so that the store can ask again."""
         self._noted = False
 
     def give_segment_back(self):

@@ -2,9 +2,9 @@
 
 Called once per queue at boot, before any other access to the queue's folder. Each segment is checked by
 itself: the heads of its two files, then its seal (closing counts), or every record if there is no valid seal,
-then its acks. Recovery writes what it can find again: the same bytes if they may not be on the disk, a seal,
-acks for damaged ranges. So a crash during recovery changes nothing for the next one. May block: only for boot
-and for ``queue.declare`` of a name whose folder was left over.
+then its acks. Recovery writes what a second recovery would find as well: the same bytes if they may not be
+on the disk, a seal, acks for damaged ranges. So a crash during recovery does no harm. May block: only for
+boot and for ``queue.declare`` of a name whose folder was left over.
 """
 import os
 import re
@@ -316,7 +316,7 @@ class Recovery:
     # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove files that are no segment of this queue, or rename those that may have messages."""
+        """Remove files that are no segment of this queue. Files that may have messages are only renamed."""
         # Removed are files of an earlier queue of this name, or without content, as a crash leaves them.
         # Files with unreadable heads, or in which the last run left messages, are renamed and kept; files
         # with messages of another queue are moved into set-aside/.

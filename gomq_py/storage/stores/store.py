@@ -180,7 +180,7 @@ class Store:
         return 0
 
     def failed_deliveries(self, bounds):
-        """Return a histogram of failed deliveries of ready and unacked messages, as a list of counts.
+        """Return a histogram, a list that counts ready and unacked messages by their failed deliveries.
 
         Element n counts messages with more than ``bounds[n - 1]`` and at most ``bounds[n]`` failed
         deliveries. The last element counts the messages above all bounds.

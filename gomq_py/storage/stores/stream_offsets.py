@@ -18,8 +18,8 @@ Numbers are little-endian.
        288   24  second half: the same
 
 A new position overwrites the half with the lower sequence, so that a torn write leaves the previous position.
-stream_store owns this object, and its flushes include the file, with low priority. So a consumer may get some
-messages again after a power failure. Never switches greenlets.
+stream_store owns this object. The store's flushes include the file with low priority, so a consumer may get
+some messages again after a power failure. Never switches greenlets.
 """
 import os
 from struct import Struct

@@ -3,7 +3,7 @@ segments.
 
 Uses segment_log, as message_store does, but has no acks, and no message is taken. A record's offset is its
 segment's first offset plus its ordinal, and is never reused. Each reader has a cursor (stream_cursor); all
-cursors share the mappings. A segment is readable after its file has got its name: before that a kill loses
+cursors share the mappings. A segment is readable after its file has got its name. A kill before that loses
 its messages, and the next run reuses their offsets. Segments are not recycled, so that a descriptor or
 mapping of a dropped segment stays valid. Never switches, never flushes.
 """
