@@ -166,10 +166,10 @@ class Leadership:
             raise ClusterError("no other node is in sync: this one would have to come back at once")
 
     def drain(self) -> frozenset[str]:
-        """Block publishers until every in-sync node has flushed all changes, for DRAIN_S at most.
+        """Block publishers, and wait up to DRAIN_S until every in-sync node has flushed all changes.
 
-        Call after ``serve``. Returns the nodes that lack changes. If there are none, publishers stay blocked.
-        May switch greenlets.
+        Call after ``serve``. Returns the nodes that lack changes. If some do, publishers may go on; otherwise
+        they stay blocked, because another node is to lead. May switch greenlets.
         """
         self._alarms.set(LEADERSHIP, LEADERSHIP, "another node is to lead")
         lacking: frozenset[str] = self._leader.drain(self.in_sync.required, DRAIN_S)

@@ -4,8 +4,8 @@
 API or an import of definitions. Work without a waiting client is a Job of the scheduler.
 PacedTurns is for pieces of work that begin one after the other, such as connects of links.
 
-SlowTurns shares WALK_S of each poll of the event loop among connections with slow work: frames other than
-plain publishes and acks, TLS handshakes, WebSockets. A read of 64 KiB holds 2000 declares, which take a tenth
+SlowTurns shares WALK_S of each poll of the event loop among connections with slow work: TLS handshakes,
+WebSockets, and all frames but plain publishes and acks. A read of 64 KiB holds 2000 declares, which take a tenth
 of a second; a handshake takes most of a millisecond. A connection checks its time after every such frame, and
 before it looks for a route that is not cached.
 """

@@ -357,7 +357,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Skip an unwanted message. Returns the offset after it; ``at`` if this walk has sent others."""
+        """Skip an unwanted message. Returns the offset after it, or ``at`` to leave it for the next walk."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True

@@ -26,7 +26,7 @@ class VHostPolicies(Job):
     applies them.
 
         configure(queue, settings)
-                                the queue factory's: applies QueueSettings; None removes all limits
+                                applies QueueSettings to a queue; with None, removes all limits
         when_safe               Durability.when_safe, for the ids that an exchange remembers (ExchangeIds)
         left_out(kind)          returns the policy keys without meaning for a queue type or exchanges
         told(vhost, entity)     called after the policies that apply to a queue or exchange were computed

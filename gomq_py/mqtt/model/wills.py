@@ -6,8 +6,8 @@ whichever comes first. A will is not published if DISCONNECT forbids it, or if t
 session. At a restart connected clients count as lost, unless they reconnect in time. Never switches
 greenlets.
 
-Right before a will is published, the positions that it will get in the destinations' logs are recorded, as in
-qos2_records: after a kill in between, the boot has the will published to the destinations that lack it.
+Right before a will is published, its next positions in the destinations' logs are recorded, as in
+qos2_records. If the broker is killed before all have it, the next run publishes it to those that lack it.
 """
 from functools import partial
 from typing import NamedTuple

@@ -140,7 +140,7 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Return the position of this message's body if it becomes the next record, in long form."""
+        """Return where the body of this message will be, if it becomes the next record, and no small one."""
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
