@@ -2,9 +2,9 @@
 called at boot.
 
 Each received identifier is restored as complete or as partly stored, or dropped; qos2_records has the rules.
-Restored identifiers are recorded again, so that later boots need not check them. After a power loss sent
-identifiers may be missing: the store records this loss, and the sessions of that time stay doubtful in all
-later runs.
+Restored identifiers are recorded again, so that later boots need not check them. A power loss may
+have removed sent identifiers: the store records that it happened, and the sessions of that time stay doubtful
+in all later runs.
 
 A record has no routing. Its properties are:
 
@@ -16,8 +16,8 @@ A record has no routing. Its properties are:
     12      8       SENT: location of the message; SURE: location of the last record that is sure
     20      8       SENT, RECEIVED: when the message came, Unix milliseconds
 
-In states BEGUN and MAY_BE_LOST the body has encoded log positions of the message, one per destination; in
-PARTLY only of destinations that have it:
+In states BEGUN and MAY_BE_LOST the body consists of log positions of the message, one per destination. A
+PARTLY record has them only for destinations that have the message:
 
     0       8       key of the store
     8       8       position in its log: Store.place_of()

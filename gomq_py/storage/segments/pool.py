@@ -430,7 +430,7 @@ class SegmentPool:
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Drop requests for stopped stores, whose callbacks get None in the event loop's next iteration."""
+        """Drop requests of stopped stores. The event loop's next iteration passes None to the callbacks."""
         # Making files would restore the removed folders of these stores. Not called back now, because a store
         # may be inside its append.
         while key in self._waiting and not _goes_on(self._waiting[key][0]):

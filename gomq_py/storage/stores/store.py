@@ -123,7 +123,7 @@ class Store:
 
     def peeked_due_s(self, now_s):
         """Return the time (Unix seconds) that an earlier run saved for the peeked message by wait_until(); 0
-        if there is none. ``now_s``: the present time, because the file has its lower bits only.
+        if there is none. ``now_s``: the present time, for the upper bits, which the file lacks.
         """
         return 0
 
