@@ -5,9 +5,9 @@ API or an import of definitions. Work without a waiting client is a Job of the s
 PacedTurns is for pieces of work that begin one after the other, such as connects of links.
 
 SlowTurns shares WALK_S of each poll of the event loop among connections with slow work: TLS handshakes,
-WebSockets, and all frames but plain publishes and acks. A read of 64 KiB holds 2000 declares, which take a tenth
-of a second; a handshake takes most of a millisecond. A connection checks its time after every such frame, and
-before it looks for a route that is not cached.
+WebSockets, and all frames but plain publishes and acks. A read of 64 KiB holds 2000 declares, which take a
+tenth of a second; a handshake takes most of a millisecond. A connection checks its time after every such
+frame, and before it looks for a route that is not cached.
 """
 import time
 from collections import deque
