@@ -20,7 +20,7 @@ def simulate(*arguments, **environment):
     """What the command prints, and its exit code."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", *arguments], capture_output=True, text=True,
-        env={**os.environ, "GOMQ_PURE_PYTHON": "1", **environment}, timeout=in_time(120), check=False)
+        env={**os.environ, "GOMQ_PURE_PYTHON": "1", **environment}, timeout=in_time(240), check=False)
     assert not done.stderr, done.stderr
     return done.stdout, done.returncode
 
