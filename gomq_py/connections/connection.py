@@ -106,7 +106,7 @@ class ClientConnection:
         raise NotImplementedError
 
     def lend_nothing(self):
-        """Stop deliveries before the connection ends: messages taken later would only be requeued."""
+        """Stop deliveries before the connection ends: a message taken now would only count as delivered."""
 
     def tell_of_alarm(self):
         """Tell the client, if the protocol can, that an alarm blocks its publishes or has ended."""
