@@ -17,7 +17,7 @@ class Message:
 
     routed = route = None  # of a RoutingLedger: how it was published, and once it is accepted where it went
 
-    def __init__(self, number, source, queues, now_s, ends, priority=0, ttl_s=math.inf, delay_s=0.0,
+    def __init__(self, number, source, queues, now_s, ends, priority=None, ttl_s=math.inf, delay_s=0.0,
                  is_open=False, size=None, is_transient=False, group=None):
         self.number = number
         self.source = source

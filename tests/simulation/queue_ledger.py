@@ -42,6 +42,7 @@ DROPPING = frozenset({"short", "narrow"})
 REFUSING = frozenset({"refusing", "brimful", "passing on"})
 FLEETING = frozenset({"expiring", "at once"})
 QUORUM_LIMIT = 20
+QUORUM_PRIORITY = 4  # of a message without one
 CLOCK_S = 0.001  # what the broker notes of when a message came: whole milliseconds
 READ_S = 0.1  # between two looks whether a client has read what it was told
 # With these, what is given back may not come back, or not in its place.
@@ -317,9 +318,15 @@ class QueueLedger(Ledger):
         """It came for basic.get, which was asked for when nobody else had anything of the queue in hand."""
         self.exercised["priorities"] += 1
         for other in self._waiting.values():
-            if (other.priority > message.priority and other.accepted_s < asked_s and not other.delay_s
-                    and other.number not in self.came and not self._may_die(other, other.ttl_s)):
+            if (self._priority_of(other) > self._priority_of(message) and other.accepted_s < asked_s
+                    and not other.delay_s and other.number not in self.came
+                    and not self._may_die(other, other.ttl_s)):
                 self.find(f"{message.number} came before {other.number}, which has a higher priority")
+
+    def _priority_of(self, message):
+        if message.priority is None:
+            return QUORUM_PRIORITY if "quorum" in self.traits else 0
+        return message.priority
 
 
 class Hand:

@@ -295,6 +295,19 @@ def test_message_of_lower_priority_that_comes_first_is_found(world, book):
     assert findings(world) == ["0 came before 1, which has a higher priority"]
 
 
+@pytest.mark.parametrize("kind, found", [
+    ("quorum", []), ("classic", ["0 came before 1, which has a higher priority"])])
+def test_message_without_a_priority_has_that_of_the_kind_of_queue(world, book, kind, found):
+    queue = QueueLedger(world, "q", book, ["priority", *({"quorum"} & {kind})])
+    for priority in (None, 4):
+        book.accept(book.publish(None, [queue], priority=priority))
+    world.run(world.now_s + 1.0)
+
+    queue.check_priority(book.messages[0], world.now_s)
+
+    assert findings(world) == found
+
+
 def test_octets_that_nobody_published_are_found(world, book, queue):
     book.message_of(body_of(3)[:-1] + b"?")
     book.message_of(body_of(10))
