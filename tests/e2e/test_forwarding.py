@@ -83,6 +83,9 @@ def forwards(monkeypatch):
             lambda: follower.identity, follower_context(settings))
 
     monkeypatch.setattr(Membership, "forwarder", forwarder)
+    # A busy machine is slow; no client here gives way for it.
+    monkeypatch.setattr("gomq_py.cluster.forwarding.WAIT_S", in_time(20))
+    monkeypatch.setattr("gomq_py.hub.admission.PATIENCE_S", in_time(60))
 
 
 @pytest.fixture
