@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import threading
 import weakref
 
@@ -46,6 +47,8 @@ FEW = 50
 MANY_DESCRIPTORS = 250
 # A test marked long may take so many times what others may.
 LONG = 3
+# A module of tests that leaves more blocks of memory than this has cached something.
+MANY_BLOCKS = 300_000
 # Whatever process a test starts has it.
 os.environ[telltale.CANARY_NAME] = telltale.CANARY
 # A shell's job in the background has SIGINT ignored, and so would all that a test starts and interrupts.
@@ -213,7 +216,11 @@ def dead_with_the_test(monkeypatch):
 def little_left_open(request):
     """No module leaves more than a few descriptors or threads: a run is thousands of tests in one process."""
     descriptors, threads = resources.descriptors(), resources.thread_count()
+    blocks = sys.getallocatedblocks()
     yield
+    if sys.getallocatedblocks() > blocks + MANY_BLOCKS:  # syntax trees, a second of each collection
+        gc.collect()
+        gc.freeze()
     if resources.descriptor_count() > descriptors.total() + FEW or resources.thread_count() > threads + FEW:
         gc.collect()
         # those of threads that end go with them
