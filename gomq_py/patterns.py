@@ -62,7 +62,7 @@ class Pattern:
 
     @property
     def is_costly(self):
-        """True if a match of this pattern has timed out before."""
+        """True if found_in() has raised TimeoutError for this pattern before."""
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):

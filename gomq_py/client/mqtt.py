@@ -192,8 +192,8 @@ class MQTTClient(Stream):
 
     def wait_acknowledged(self, identifier: int | None = None) -> int:
         """Wait until the server has acknowledged the publish with this packet identifier, and return its
-        reason code. ``identifier`` None: wait for all publishes, and return SUCCESS. Raises Refused with the
-        reason code's name, Timeout, ConnectionClosed.
+        reason code. ``identifier`` None: wait for all publishes, and return SUCCESS. Raises Timeout,
+        ConnectionClosed, and Refused with the reason code's name.
         """
         outgoing = self.session.outgoing
         self.wait_for(

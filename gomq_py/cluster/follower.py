@@ -334,9 +334,11 @@ class Follower:
             "with a sync" if login.is_sync else f"from position {self._applier.received} on")
 
     def _go_on_in(self, run: bytes) -> None:
-        """Continue in the run of a new leader that followed the same former leader. May switch greenlets.
+        """Follow a new leader, whose run has the id ``run``, without a sync. The new leader has followed the
+        same former leader as this node. May switch greenlets.
 
-        Raises LoginRefused if this copy is not exact, because it may then differ from the leader's folder.
+        Raises LoginRefused if this copy is not exact, because the copy may then differ from the new leader's
+        folder.
         """
         self._applier.flush()
         former = self._applier.former

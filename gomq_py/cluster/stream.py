@@ -45,9 +45,10 @@ class EventStream(Replicator):
         position      number of events reported so far
         octets        total bytes of the events put into frames
         made          total memory for these frames, in bytes
-        root          the data folder
         epoch         for the frames' headers
         kept_most     most bytes of frames that are kept at a time
+
+    The argument ``root`` is the data folder.
     """
 
     __slots__ = (

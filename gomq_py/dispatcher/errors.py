@@ -67,8 +67,8 @@ class Reject(DispatcherError):
 
 
 def checked_seconds(what: str, seconds: float) -> float:
-    """Return the seconds as a float. Raises BadTask unless they are an int or float from 0 to 1e12. Decimal,
-    Fraction and numpy's numbers are refused. ``what``: the value's name, for the error's text.
+    """Return the seconds as a float. Raises BadTask unless they are an int or float from 0 to 1e12. Decimal
+    and Fraction are refused. ``what``: the value's name, for the error's text.
     """
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= LONGEST_DELAY_S:

@@ -306,7 +306,9 @@ def _with_vhost(uri, vhost):
 
 
 def uris_of(value, vhost):
-    """Return a tuple of an upstream's URIs. ``vhost``: added to a URI of another broker without one."""
+    """Return a tuple of an upstream's URIs. A URI that names no vhost gets ``vhost``, unless it is this
+    broker's own.
+    """
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
     return tuple(_with_vhost(uri, vhost) for uri in uris)
 

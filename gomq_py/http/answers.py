@@ -294,7 +294,7 @@ def pattern_of(text, ignore_case):
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
     """Return the field ``key`` of a body or query as an int; ``default`` if it is missing. Accepts a text of
-    digits. Raises BadRequest for other values, and outside of ``lowest`` to ``highest``.
+    digits. Raises BadRequest for other values, and for integers outside of ``lowest`` to ``highest``.
     """
     value = wanted.get(key, default)
     if isinstance(value, str):

@@ -27,7 +27,9 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """Return a vhost to be changed. Raises NotAuthorised, NoSuchObject (RabbitMQ's text for changes)."""
+    """Return the vhost that a request wants to change. Raises NotAuthorised, or NoSuchObject with the error
+    text of RabbitMQ for such requests.
+    """
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)

@@ -95,7 +95,9 @@ class Role:
         return True
 
     def close(self):
-        """Close the connection, with the protocol's handshake unless it failed or has bytes to write."""
+        """Close the connection with the protocol's handshake; without it if bytes are still to be written, or
+        if the handshake fails.
+        """
         if self._pending:
             self.connection.abort()
             return

@@ -40,9 +40,9 @@ def encode(positions):
 
 
 def behind(ends, latest, firsts):
-    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}. If
-    ``ends`` lacks a stream, has it with another epoch, or is before its first offset (``firsts``: {stream:
-    offset}), the count starts at this first offset.
+    """Return {stream: number of messages between ``ends`` and ``latest``}, both {stream: Position}. A
+    stream is counted from its first offset (``firsts``: {stream: offset}) if its position in ``ends`` is
+    missing, has another epoch, or lies before that offset.
     """
     return {
         name: max(0, one.next - max(firsts[name], (

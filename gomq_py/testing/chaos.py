@@ -148,7 +148,9 @@ class ChaosConfirms(Confirms):
 
 
 class ChaosConnection:
-    """Stand-in for a connection, only for code that answers MQTT publishes. Delays or refuses answers."""
+    """Stand-in for a connection, only for code that answers MQTT publishes. Delays answers, and turns some
+    into refusals (before MQTT 5, closes the connection instead).
+    """
 
     def __init__(self, connection, chaos):
         self.output = self

@@ -456,7 +456,7 @@ class HotChannel:
         self.settling = None
 
     def send_confirms(self):
-        """Confirm the publishes since the last call. Called after each read and before the channel closes."""
+        """Confirm the publishes since the last call."""
         if self.confirming:
             refused = self.refused
             if refused:

@@ -24,7 +24,7 @@ def integer(value, _arguments):
 
 
 def not_negative(value, arguments):
-    """Raise WrongValue unless the value is an integer of at least 0."""
+    """Raise WrongValue unless the value is an integer of 64 bits, and at least 0."""
     integer(value, arguments)
     if value < 0:
         raise WrongValue(f"{{value_negative,{value}}}")

@@ -44,5 +44,7 @@ CONSUMER_ROWS = (
 
 
 def timeout_of(arguments):
-    """Return the timeout in a quorum queue's checked consumer arguments, in ms; -1 if there is none."""
+    """Return the timeout in a quorum queue's checked consumer arguments: ms, at most MAX_TIMER_MS; -1 if
+    there is none.
+    """
     return min(arguments.get(ARGUMENT, -1), MAX_TIMER_MS)

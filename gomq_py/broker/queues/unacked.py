@@ -166,7 +166,7 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """Requeue a delivery as LOST, RETURNED or FAILED (``requeue``), or reject it if ``requeue`` is 0.
+        """Reject a delivery if ``requeue`` is 0; otherwise requeue it as LOST, RETURNED or FAILED.
         Returns False for an unknown tag, without any effect. With ``multiple`` settles all deliveries up to
         ``tag``, or all deliveries if ``tag`` is 0.
         """

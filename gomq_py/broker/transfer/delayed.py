@@ -150,7 +150,7 @@ class DelayQueue(_routes.Destination):
         return answer
 
     def delete_schedule(self, name):
-        """Delete a schedule. Returns False if it is missing or the queue is closed by a fault."""
+        """Delete a schedule. Returns False if it is missing, or if the queue is closed."""
         try:
             return not self.closed and self.schedules is not None and self.schedules.delete(name)
         except StoreError as error:

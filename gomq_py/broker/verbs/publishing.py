@@ -4,8 +4,9 @@
     store              gives a Publication to its destinations; the caller then answers its client
     store_and_wait     does the same for callers that can wait
 
-The protocol servers call these. For plain messages AMQP and MQTT connections have a fast path, which stores
-messages itself on a route from ``remembered_route``. A property test checks that both paths answer alike.
+The protocol servers call these. AMQP and MQTT connections have a fast path for plain messages. It takes the
+route from ``remembered_route`` and stores the messages itself. A property test checks that both paths answer
+alike.
 """
 from operator import attrgetter
 

@@ -131,7 +131,7 @@ class Etcd:
         return Watch(self, messages.watch_request(self._prefix), wake)
 
     def close(self) -> None:
-        """Refuse further calls. Watches are closed by their callers."""
+        """Refuse further calls. Watches stay open: the code that asked for them closes them."""
         self._is_closed = True
         gevent.killall(list(self._logins.values()))
         while self._idle:

@@ -76,8 +76,8 @@ class FrameReader:
     """Reads frames from bytes that arrive in pieces of any size.
 
     After a FrameError each ``next`` raises it again. ``limit``: longest accepted payload, in bytes; may be
-    raised between two frames. ``decompresses``: accept frames with LZ4; a leader accepts none, because only
-    leaders compress.
+    raised between two frames. ``decompresses``: accept frames compressed with LZ4; False at a leader, whose
+    followers never compress.
     """
 
     __slots__ = ("limit", "_flags", "_octets", "_at")

@@ -119,7 +119,7 @@ def put_hash_password():
 @blueprint.get("/api/extensions")
 @access(MANAGEMENT)
 def list_extensions():
-    """Return an empty list: there are no plug-ins that add pages to RabbitMQ's console."""
+    """Return an empty list. In RabbitMQ it names plug-ins that add pages to the console."""
     return json_answer([])
 
 

@@ -123,7 +123,8 @@ def get_global_parameter(name):
 
 
 def _shown(name, value):
-    """Return a global parameter as JSON. Values with a secret's name, such as ``password``, are hidden."""
+    """Return a global parameter as a dict for JSON. Hides values with a secret's name, such as ``password``.
+    """
     return {"name": name, "value": shown({name: value})[name]}
 
 

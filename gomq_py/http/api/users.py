@@ -52,8 +52,8 @@ def list_queues_of_user(name):
 @blueprint.put("/api/users/<name>")
 @access(ADMINISTRATOR)
 def put_user(name):
-    """Create or change a user: ``password`` or ``password_hash``, and ``tags`` as a comma-separated text or
-    an array.
+    """Create or change a user. The body has ``password`` or ``password_hash``, and ``tags`` as a
+    comma-separated text or an array.
 
     May switch greenlets.
     """

@@ -16,7 +16,9 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Rewrites the records in a QoS2Records' segments before number ``oldest``, some sessions per slice."""
+    """Writes records of ``records`` (QoS2Records) anew if they are in a segment with a number below
+    ``oldest``. Each slice handles some sessions.
+    """
 
     name = "writing QoS 2 identifiers anew"
 
@@ -120,5 +122,7 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Return False: a failed flush of a store does not concern the definitions. Passed to when_safe()."""
+    """Return False: a waiter for the definitions gets no error when the flush of a queue's files fails.
+    when_safe() calls this as its ``concerns``.
+    """
     return False

@@ -80,9 +80,9 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Record that ``left``, the last of ``destinations``, must wait for new segment files before they can
-        store the message. ``taken``: True if all earlier destinations stored the message. Returns the
-        function that BlockedPublish calls before each retry.
+        """Record that the destinations ``left``, the tail of ``destinations``, must wait for new segment
+        files before they can store the message. ``taken``: True if all earlier destinations stored the
+        message. Returns the function that BlockedPublish calls before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]

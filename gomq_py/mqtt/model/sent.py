@@ -299,7 +299,7 @@ class Sent:
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """Forget messages of an earlier connection that were not sent again, because the queue is empty."""
+        """The queue is empty: forget what an earlier connection had sent and this one has not sent again."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)

@@ -405,7 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write basic properties, except headers, as MQTT properties at ``out[at]``. Returns their end."""
+    """Write basic properties that have an MQTT form at ``out[at]``, but no headers. Returns their end."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:

@@ -17,8 +17,8 @@ _numbers = count(1)
 def replace(files, path, octets):
     """Write ``octets`` into the file at ``path``, which is created if missing. They are on disk on return.
 
-    Blocks for two flushes: for boot, shutdown or a thread. Raises OSError; the file then has its old content,
-    or perhaps the new if only the last flush failed.
+    Blocks during two flushes, so call it at boot, at shutdown or in a thread. Raises OSError; the file then
+    has its old content, or perhaps the new if only the last flush failed.
     """
     path = os.fspath(path)
     file = write_temporary(files, path, octets)

@@ -83,8 +83,8 @@ class Durability:
 
     @property
     def has_acknowledgers(self):
-        """Whether confirms also wait for another node. After a kill, that node's copy may lack changes that
-        this disk has.
+        """Whether confirms also wait for another node. If this node is killed, the other node's copy may lack
+        changes that this node's disk has.
         """
         return bool(self._acknowledgers)
 

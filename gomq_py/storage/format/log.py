@@ -55,8 +55,8 @@ class LogError(Exception):
 
 
 class Damage:
-    """Bytes [start, end) of a log without a valid record. ``torn``: a crash can leave such bytes.
-    ``promised``: a fault of the disk, because the bytes had been flushed or are not ``torn``.
+    """Bytes [start, end) of a log that contain no valid record. ``torn``: a crash can leave such bytes.
+    ``promised``: the bytes were promised to be kept (flushed), or are not ``torn``, so the disk is at fault.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")

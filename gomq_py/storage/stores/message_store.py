@@ -4,8 +4,8 @@ Used by broker.queues. append() copies a message into the log. peek() shows the 
 shift() takes it. delete() acks a taken message; requeue() makes it ready again at its old position.
 
 A location (storage.format.record) is a number that identifies a message until it is deleted. A backlog costs
-one Segment object per 8 MiB. Never switches, never flushes: the store reports once per flush to
-storage.flush.group_commit that it has unflushed changes.
+one Segment object per 8 MiB. Never switches greenlets. Never flushes its files: storage.flush.group_commit
+does, and the store tells it when changes are unflushed.
 """
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import record

@@ -126,7 +126,7 @@ class Recovery:
         )
 
     def _open_pair(self, number, has_acks):
-        """Check a segment's two files. Add it to the store, or remove it if no message is unacked."""
+        """Check a segment's two files. Add it to the store, or remove it if all its messages are acked."""
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
         acks = None
