@@ -337,8 +337,7 @@ class Follower:
         """Follow a new leader, whose run has the id ``run``, without a sync. The new leader has followed the
         same former leader as this node. May switch greenlets.
 
-        Raises LoginRefused if this copy is not exact, because the copy may then differ from the new leader's
-        folder.
+        Raises LoginRefused if this copy is not exact: it may then differ from the new leader's folder.
         """
         self._applier.flush()
         former = self._applier.former

@@ -47,8 +47,6 @@ class EventStream(Replicator):
         made          total memory for these frames, in bytes
         epoch         for the frames' headers
         kept_most     most bytes of frames that are kept at a time
-
-    The argument ``root`` is the data folder.
     """
 
     __slots__ = (

@@ -173,9 +173,7 @@ def decode(body: bytes) -> Received:
 
 
 def counted(headers: dict[str, Any], name: str, default: int) -> int:
-    """Return the count in the header ``name``, at most _MOST_COUNTED. Returns ``default`` if the header is
-    missing or invalid.
-    """
+    """Return the header's count, at most _MOST_COUNTED; ``default`` if the header is missing or invalid."""
     value = headers.get(name, default)
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return min(value, _MOST_COUNTED) if counts else default

@@ -306,9 +306,7 @@ def _with_vhost(uri, vhost):
 
 
 def uris_of(value, vhost):
-    """Return a tuple of an upstream's URIs. A URI that names no vhost gets ``vhost``, unless it is this
-    broker's own.
-    """
+    """Return a tuple of an upstream's URIs. Those of other brokers get ``vhost`` if they name no vhost."""
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
     return tuple(_with_vhost(uri, vhost) for uri in uris)
 

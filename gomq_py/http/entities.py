@@ -27,9 +27,7 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """Return the vhost that a request wants to change. Raises NotAuthorised, or NoSuchObject with the error
-    text of RabbitMQ for such requests.
-    """
+    """Return the vhost to be changed. Raises NotAuthorised, or NoSuchObject with RabbitMQ's error text."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)

@@ -95,8 +95,7 @@ class Admission:
 
     def gate(self, prefix: str) -> "Gate":
         """Return the Gate of one protocol, which reads its limits from the settings at each new connection.
-        Their names are ``prefix``, such as "mqtt_", and then max_connections_per_address or
-        max_pending_logins.
+        Names begin with ``prefix`` (as "mqtt_"): max_connections_per_address and max_pending_logins.
         """
         if prefix not in self._gates:
             self._gates[prefix] = Gate(self, prefix)

@@ -95,9 +95,7 @@ class Role:
         return True
 
     def close(self):
-        """Close the connection with the protocol's handshake; without it if bytes are still to be written, or
-        if the handshake fails.
-        """
+        """Close the connection with the protocol's handshake, or abort it if bytes are left to write."""
         if self._pending:
             self.connection.abort()
             return

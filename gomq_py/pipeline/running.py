@@ -149,8 +149,8 @@ class Running:
     def goes_on(self):
         """Return True if the query runs, False if it has ended without an error.
 
-        If the query's Python process was too slow to start, starts the query again, up to MOST_STARTS times.
-        Raises JobFailed for other errors.
+        If the query's Python process was too slow to start, starts the query again. Raises JobFailed after
+        MOST_STARTS starts, and for other errors.
         """
         if self.query.isActive:
             return True

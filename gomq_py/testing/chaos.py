@@ -148,9 +148,7 @@ class ChaosConfirms(Confirms):
 
 
 class ChaosConnection:
-    """Stand-in for a connection, only for code that answers MQTT publishes. Delays answers, and turns some
-    into refusals (before MQTT 5, closes the connection instead).
-    """
+    """Stand-in for a connection, for code that answers MQTT publishes. Delays answers, and refuses some."""
 
     def __init__(self, connection, chaos):
         self.output = self

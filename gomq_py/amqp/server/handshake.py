@@ -85,8 +85,7 @@ class Closed(NamedTuple):
 
 class Handshake:
     """Decides the server's steps from protocol header to connection.open-ok. Reads and writes no socket.
-    ``limits``: the offered Limits; from tune-ok on, the agreed Limits. ``client_properties``: taken
-    from start-ok.
+    ``limits``: the offered Limits; from tune-ok on, the agreed Limits. ``client_properties``: of start-ok.
     """
 
     def __init__(self, offered, start, certified_name=None, frame_max_before=FRAME_MIN_SIZE):

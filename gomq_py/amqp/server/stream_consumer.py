@@ -164,9 +164,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
             self.frame_max, message.location)
 
     def _deliver_large(self, size):
-        """Deliver ``message``, which is larger than the output buffer. Returns the number of bytes sent, plus
-        the cost of skipped messages; 0 if it cannot be sent now.
-        """
+        """Deliver ``message``, larger than the output buffer. Returns the number of bytes sent or skipped."""
         if not self.admits_large(size):
             return 0
         data = bytearray(size)

@@ -44,7 +44,5 @@ CONSUMER_ROWS = (
 
 
 def timeout_of(arguments):
-    """Return the timeout in a quorum queue's checked consumer arguments: ms, at most MAX_TIMER_MS; -1 if
-    there is none.
-    """
+    """Return the timeout in checked consumer arguments, in ms, at most MAX_TIMER_MS; -1 if there is none."""
     return min(arguments.get(ARGUMENT, -1), MAX_TIMER_MS)

@@ -5,8 +5,7 @@
     store_and_wait     does the same for callers that can wait
 
 The protocol servers call these. AMQP and MQTT connections have a fast path for plain messages. It takes the
-route from ``remembered_route`` and stores the messages itself. A property test checks that both paths answer
-alike.
+route from ``remembered_route`` and stores the messages itself. A property test compares the two paths.
 """
 from operator import attrgetter
 

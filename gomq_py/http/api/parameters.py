@@ -123,8 +123,7 @@ def get_global_parameter(name):
 
 
 def _shown(name, value):
-    """Return a global parameter as a dict for JSON. Hides values with a secret's name, such as ``password``.
-    """
+    """Return a global parameter as a dict. Hides values with a secret's name, such as ``password``."""
     return {"name": name, "value": shown({name: value})[name]}
 
 

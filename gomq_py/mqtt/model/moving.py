@@ -16,9 +16,7 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Writes records of ``records`` (QoS2Records) anew if they are in a segment with a number below
-    ``oldest``. Each slice handles some sessions.
-    """
+    """Writes QoS2Records anew that are in segments numbered below ``oldest``; some sessions per slice."""
 
     name = "writing QoS 2 identifiers anew"
 
@@ -122,7 +120,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Return False: a waiter for the definitions gets no error when the flush of a queue's files fails.
-    when_safe() calls this as its ``concerns``.
-    """
+    """The ``concerns`` for when_safe(): a failed flush of a queue's files does not concern definitions."""
     return False

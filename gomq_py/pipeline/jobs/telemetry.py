@@ -47,9 +47,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
 
 
 def windows(rows, schema):
-    """Return a row per device and time window: the count of readings, and the mean, minimum and maximum of
-    each numeric field.
-    """
+    """Return rows of device and time window: count of readings; mean, minimum, maximum of each number."""
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
