@@ -10,8 +10,9 @@ cdef extern from "<sys/socket.h>" nogil:
         MSG_DONTWAIT
         MSG_NOSIGNAL
 
-# The interpreter's lock is released for longer copies. Otherwise the thread that prepares segment files gets it
-# 5 ms later, and the hub takes the page faults of files that are not ready: 12 % of a flood of 1 KiB messages.
+# The interpreter's lock is released for longer copies. Otherwise the thread that prepares segment files gets
+# it 5 ms later, and the hub takes the page faults of files that are not ready: 12 % of a flood of 1 KiB
+# messages.
 cdef enum:
     MOST_LOCKED = 64 * 1024
 
