@@ -8,6 +8,7 @@ import pytest
 
 from gomq_py.hub.buffers import FLOOD_OCTETS, INPUT_OCTETS
 from gomq_py.net import stream
+from tests.support.waiting import in_time
 
 ROOT = Path(__file__).resolve().parents[3]
 # recv and send of a process: the longest buffers that were passed with the interpreter's lock held, and the
@@ -66,7 +67,7 @@ def test_the_interpreter_is_released_for_long_copies_only(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
          *(str(Path(__file__).parent / name) for name in names)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=in_time(100))
 
     assert run.returncode == 0, run.stdout
     received_held, received_free, sent_held, sent_free = map(int, (tmp_path / "sizes").read_text().split())
