@@ -52,7 +52,7 @@ __attribute__((destructor)) static void tell(void) {
 @pytest.mark.needs_program("cc")
 def test_the_interpreter_is_released_for_long_copies_only(tmp_path):
     """Threads that wait for the interpreter make the next files ready. They got it 5 ms later where a flood
-    is copied with the lock held, and what was not ready in time cost 12 % of a flood of 1 KiB messages.
+    is copied with the lock held, and what was not ready in time cost a fifth of a flood.
     """
     (tmp_path / "watch.c").write_text(WATCH)
     library = tmp_path / "watch.so"
@@ -73,4 +73,4 @@ def test_the_interpreter_is_released_for_long_copies_only(tmp_path):
     received_held, received_free, sent_held, sent_free = map(int, (tmp_path / "sizes").read_text().split())
     assert received_free >= FLOOD_OCTETS and sent_free > INPUT_OCTETS
     if not stream.__file__.endswith(".py"):
-        assert received_held == INPUT_OCTETS and 0 < sent_held <= INPUT_OCTETS
+        assert received_held == INPUT_OCTETS and 0 < sent_held <= 4096
