@@ -113,16 +113,8 @@ def _vhost_changed(vhost):
     return f"vhost {_named(values.pop('name'))} changed to {_short(values)}"
 
 
-def _user(what):
-    return lambda headers: what.format(_named(headers["name"]))
-
-
-def _tags(headers):
-    return f"tags of user {_named(headers['name'])} set to {_short(headers['tags'])}"
-
-
-def _user_limits(headers):
-    return f"limits of user {_named(headers['name'])} set to {_short(headers['limits'])}"
+def _user(what, *values):
+    return lambda headers: what.format(_named(headers["name"]), *(_short(headers[key]) for key in values))
 
 
 def _rights(kind, done):
@@ -177,8 +169,8 @@ LINES = {
     "user.deleted": _user("user {} deleted"),
     "user.password.changed": _user("password of user {} changed"),
     "user.password.cleared": _user("password of user {} cleared"),
-    "user.tags.set": _tags,
-    "user.limits.set": _user_limits,
+    "user.tags.set": _user("tags of user {} set to {}", "tags"),
+    "user.limits.set": _user("limits of user {} set to {}", "limits"),
     "user.limits.cleared": _user("limits of user {} cleared"),
     "permission.created": _rights("permissions", "set"),
     "permission.deleted": _rights("permissions", "deleted"),
