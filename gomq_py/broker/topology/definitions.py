@@ -5,6 +5,7 @@ deletes nothing. It replaces users, permissions, parameters and policies of the 
 entities stay unchanged, and entries that differ from them are reported, as are unsupported ones.
 """
 from base64 import b64decode, b64encode
+from collections import Counter
 from datetime import datetime
 from types import NoneType
 
@@ -200,7 +201,7 @@ class Report:
     """
 
     def __init__(self):
-        self.imported = {}
+        self.imported = Counter()
         self.changed = []
         self.ignored = []
         self.refused = []
@@ -214,9 +215,6 @@ class Report:
             "imported": self.imported, "changed": self.changed, "ignored": self.ignored,
             "refused": self.refused, "problems": self.problems,
         }
-
-    def count_imported(self, key):
-        self.imported[key] = self.imported.get(key, 0) + 1
 
 
 class Importer:
@@ -242,7 +240,7 @@ class Importer:
             key, entry = work.pop()
             try:
                 if _IMPORTS[key](self, entry) is not _NOT_TAKEN:
-                    self._report.count_imported(key)
+                    self._report.imported[key] += 1
                     if self._vhost is None and "vhost" in _LISTS[key] and "vhost" not in entry:
                         self._changed(key, entry, f"names no vhost: taken into '{_DEFAULT_VHOST}'")
             except Refused as error:
