@@ -12,7 +12,7 @@ STARTERS = {"in_slices": 1, "Transfer": 0}
 # Classes of jobs that are given their names, or whose subclasses have one.
 GENERAL = {"Transfer", "Steps", "RetryJob"}
 # What jobs are made of.
-BASES = {"Job", "RetryJob"}
+BASES = {"Job", "RetryJob", "Steps"}
 
 
 class Sabotage(Exception):

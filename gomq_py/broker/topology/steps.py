@@ -23,6 +23,7 @@ class Steps(Job):
         self._step = step
         self._events = events
         self._actor = events.actor
+        # CPU time, so that a small vhost is gone at once, however busy the machine is
         self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):
@@ -40,7 +41,7 @@ class Steps(Job):
         return True
 
 
-class VHostDeletion(Job):
+class VHostDeletion(Steps):
     """Closes a deleted vhost's ``connections``, removes its contents and permissions, then calls ``done()``.
     Events that this causes name the user who deleted the vhost. ``counts``: (number of queues, number of
     exchanges that users have declared).
@@ -49,47 +50,32 @@ class VHostDeletion(Job):
     name = "deleting a vhost"
 
     def __init__(self, vhost, connections, users, events, done):
-        super().__init__()
+        super().__init__(self.name, self._next_step, events)
         self.vhost = vhost
         self.counts = len(vhost.queues), sum(not one.predeclared for one in vhost.exchanges.values())
-        self._events = events
-        self._actor = events.actor
         # Declares in the vhost are not kept from here on, before its first connection is closed.
-        self._steps = self._all_steps(list(connections), vhost.departures(), users)
+        self._left = self._all_steps(list(connections), vhost.departures(), users)
         self._done = done
         self._over = Event()
-        # CPU time, so that a small vhost is gone at once, however busy the machine is
-        self._clock = SliceClock(clock=time.thread_time)
-
-    def step(self):
-        self._clock.begin()
-        while self._step():
-            if self._clock.is_over():
-                return True
-        return False
-
-    def failed(self, error):
-        # Only ``done()`` can have failed.
-        return True
 
     def finish(self):
         """Do all remaining steps now, because the broker stops or a new vhost needs the name."""
-        while self._step():
+        while self.step():
             pass
 
     def wait(self):
         """Wait until all contents of the vhost are removed. May switch greenlets."""
         self._over.wait()
 
-    def _step(self):
-        step = next(self._steps, None)
+    def _next_step(self):
+        step = next(self._left, None)
         if step is None:
             if not self._over.is_set():
                 self._over.set()
-                self._events.on_behalf_of(self._actor, self._done)
+                self._done()
             return False
         try:
-            self._events.on_behalf_of(self._actor, step)
+            step()
         except Exception:  # a fault of one part must not keep other parts
             LOG.exception("deleting vhost %r: one step failed, the others go on", self.vhost.name)
         return True
