@@ -107,6 +107,11 @@ class DataDir:
     def __init__(self, path, files=None, lock=True):
         """With ``lock=False``, for file systems without flock, nothing keeps out a second broker."""
         self.path = os.path.abspath(os.fspath(path))
+        self.definitions_path = self._at(DEFINITIONS)
+        self.users_path = self._at(USERS)
+        self.pool_folder = self._at(POOL)
+        self.queues_folder = self._at(QUEUES)
+        self.transient_folder = self._at(TRANSIENT)
         self._files = Files() if files is None else files
         self._lock_fd = -1
         self._lock_text = None
@@ -244,26 +249,6 @@ class DataDir:
                 raise
 
     # layout
-
-    @property
-    def definitions_path(self):
-        return self._at(DEFINITIONS)
-
-    @property
-    def users_path(self):
-        return self._at(USERS)
-
-    @property
-    def pool_folder(self):
-        return self._at(POOL)
-
-    @property
-    def queues_folder(self):
-        return self._at(QUEUES)
-
-    @property
-    def transient_folder(self):
-        return self._at(TRANSIENT)
 
     def queue_folder(self, vhost, queue):
         """Return the path of a durable queue's folder, without the "." and <inc> at its end."""
