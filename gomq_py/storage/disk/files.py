@@ -210,7 +210,7 @@ class Files:
         if file.fd < 0:
             with contextlib.suppress(OSError):  # then one is opened for each call
                 file.fd = self._opened_again(file)
-        self._put(file, start, octets)
+        self.put(file, start, octets)
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
@@ -218,7 +218,10 @@ class Files:
         makes one report for several writes.
         """
         # Opens no lasting descriptor: such callers write into many files.
-        self._put(file, start, octets)
+        try:
+            self._write(file, start, octets)
+        except OSError as error:
+            raise with_path(error, file.path) from error
 
     def write_again(self, file, start, end):
         """Write the present bytes [start, end) again, so that the next flush covers them. Blocks; for boot.
@@ -228,16 +231,10 @@ class Files:
         # without them. A full copy-on-write file system must not stop the boot.
         try:
             for at in range(start, end, len(ZEROS)):
-                self._put(file, at, file.read(at, min(end, at + len(ZEROS))))
+                self.put(file, at, file.read(at, min(end, at + len(ZEROS))))
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-
-    def _put(self, file, start, octets):
-        try:
-            self._write(file, start, octets)
-        except OSError as error:
-            raise with_path(error, file.path) from error
 
     def overwritten(self, file, start, end):
         """Report to replicators that [start, end) of a mapped file was changed. Call once per batch."""
