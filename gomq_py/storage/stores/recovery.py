@@ -172,10 +172,7 @@ class Recovery:
         None if the msgs file belongs to another segment, or if neither head is usable.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
-        if (
-            head is None
-            and head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC) is not None
-        ):
+        if head is None and _head_in(msgs, head_format.MSGS_MAGIC) is not None:
             return None  # an intact head of another segment, which owns the records
         if head is None and acks is not None and msgs.size >= head_format.HEAD_BYTES:
             twin = self._bound_head(number, acks, head_format.ACKS_MAGIC)
@@ -183,7 +180,7 @@ class Recovery:
         return head
 
     def _bound_head(self, number, file, magic):
-        head = head_format.decode(file.read(0, head_format.HEAD_BYTES), magic)
+        head = _head_in(file, magic)
         if (
             head is None or head.incarnation != self.store.incarnation or head.number != number
             or file.size < head_format.HEAD_BYTES
@@ -205,7 +202,7 @@ class Recovery:
         elif acks.size < size:
             self.files.extend(acks, size)
         try:
-            if head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) != acks_head:
+            if _head_in(acks, head_format.ACKS_MAGIC) != acks_head:
                 self.files.allocate(acks)
                 acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
                 self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
@@ -347,10 +344,10 @@ class Recovery:
         """Move the files into set-aside/ if the msgs file has unacked messages of another segment. Returns
         whether they were moved.
         """
-        head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
-        count = (
-            0 if head is None or msgs.size < head_format.HEAD_BYTES else self._count_left(head, msgs, acks)
-        )
+        head = _head_in(msgs, head_format.MSGS_MAGIC)
+        if head is None or msgs.size < head_format.HEAD_BYTES:
+            return False
+        count = self._count_left(head, msgs, acks)
         if count == 0:
             return False
         kept = ", ".join(self._move_aside(file.path) for file in (msgs, acks) if file is not None)
@@ -369,10 +366,7 @@ class Recovery:
         self.files.read_through(msgs)
         runs = array("Q")
         twin = head.twin(head_format.ACKS_MAGIC)
-        if (
-            acks is not None
-            and head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) == twin
-        ):
+        if acks is not None and _head_in(acks, head_format.ACKS_MAGIC) == twin:
             runs = record.load_acks(acks.map, twin.seed).runs
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed, head.begun_ms)
         scanner.tally(runs)
@@ -440,12 +434,12 @@ class Recovery:
         """Return whether the acks file belongs to another segment. Always False after a crash."""
         # A crash may have interrupted the reuse of an old acks file, whose acks are then of the file's former
         # segment. After an orderly stop, which lists this store's segments, somebody has put the file here.
-        found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
+        found = _head_in(acks, head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
         """Move another segment's acks file into set-aside/. Returns None, as no acks file is left."""
-        head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
+        head = _head_in(acks, head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(
             "%s holds the acks of segment %d of queues/*.%s and is not where it belongs; kept as %s. The "
@@ -472,6 +466,10 @@ class Recovery:
                 return
         self.removed.append(path)
         self.store.pool.retire(None, None, None, path, True)
+
+
+def _head_in(file, magic):
+    return head_format.decode(file.read(0, head_format.HEAD_BYTES), magic)
 
 
 def _joined(damaged):
