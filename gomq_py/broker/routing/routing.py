@@ -143,11 +143,7 @@ class Routing:
         self.routes_changed(self.exchanges[""])
 
     def forget_tee(self, entity):
-        name = self._tees.pop(entity, None)
-        if name is not None:
-            del self._teed[name][entity]
-            if not self._teed[name]:
-                del self._teed[name]
+        discard_from(self._teed, self._tees.pop(entity, None), entity)
 
     def tee_of(self, entity):
         """Return the stream that gets copies of a queue's or exchange's messages; None without one."""
@@ -175,11 +171,7 @@ class Routing:
         self.routes_changed(exchange)
 
     def forget_alternate(self, exchange):
-        users = self._alternates.get(exchange.alternate)
-        if users is not None:
-            users.pop(exchange, None)
-            if not users:
-                del self._alternates[exchange.alternate]
+        discard_from(self._alternates, exchange.alternate, exchange)
 
     # onward
 
@@ -202,12 +194,8 @@ class Routing:
             self.set_onward(source, None)
 
     def _part_from_onward(self, exchange):
-        sources = self._onward_of.get(exchange.onward)
-        if sources is not None:
-            del sources[exchange]
-            if not sources:
-                del self._onward_of[exchange.onward]
-            exchange.onward = None
+        discard_from(self._onward_of, exchange.onward, exchange)
+        exchange.onward = None
 
     def routes_changed(self, exchange):
         """Invalidate cached routes of this exchange and of all exchanges that lead to it."""
@@ -228,6 +216,15 @@ class Routing:
         """Invalidate routes of exchanges with the alternate exchange ``name``: it was created or deleted."""
         for user in self._alternates.get(name, ()):
             self.routes_changed(user)
+
+
+def discard_from(groups, key, member):
+    """Remove ``member`` from the dict at ``groups[key]``, if it is there, and a dict that is then empty."""
+    group = groups.get(key)
+    if group is not None:
+        group.pop(member, None)
+        if not group:
+            del groups[key]
 
 
 def takes_onward(exchange, keys):

@@ -8,6 +8,7 @@ from functools import partial
 
 from gomq_py.broker.names import described
 from gomq_py.broker.policies.parameters import decoded, encoded
+from gomq_py.broker.routing.routing import discard_from
 from gomq_py.broker.topology.bindings import Binding, frozen, identity_of
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import PreconditionFailed, Refused
@@ -58,11 +59,7 @@ class VHostDescription:
     def _forget(self, key):
         if self.bindings.pop(key, None) is not None:
             for end in _ends_of(key):
-                keys = self._ends.get(end)
-                if keys is not None:
-                    keys.pop(key, None)
-                    if not keys:
-                        del self._ends[end]
+                discard_from(self._ends, end, key)
 
 
 # Kind of record: (attribute of a VHostDescription, fields of its key there). The latest record counts.

@@ -20,7 +20,7 @@ from gomq_py.broker.policies.limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import Route
-from gomq_py.broker.routing.routing import Routing, published
+from gomq_py.broker.routing.routing import Routing, discard_from, published
 from gomq_py.broker.signals import events as events_
 from gomq_py.broker.signals.events import Events
 from gomq_py.broker.signals.totals import EXCHANGE_COUNTERS, Totals
@@ -408,8 +408,7 @@ class VHost(Routing):
         again.paused = queue.paused
         self.forget_tee(queue)
         queue.on_unused = None
-        if queue.exclusive_owner is not None:
-            self._exclusive[queue.exclusive_owner].pop(queue, None)
+        self._disown(queue)
         self._add_queue(again)
         self.bindings.move(queue, again)
 
@@ -513,11 +512,7 @@ class VHost(Routing):
         return count
 
     def _disown(self, queue):
-        owned = self._exclusive.get(queue.exclusive_owner)
-        if owned is not None:
-            owned.pop(queue, None)
-            if not owned:
-                del self._exclusive[queue.exclusive_owner]
+        discard_from(self._exclusive, queue.exclusive_owner, queue)
 
     def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False, by=None):
         """Open a durable queue of an earlier run and add it to the vhost, at boot. Blocks."""
