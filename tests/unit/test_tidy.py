@@ -42,7 +42,6 @@ FIGURES = {
     "code lines amqp.server.fast_lane:FastLane.process": 64,
     "lines amqp.server.connection": 533,
     "lines amqp.server.fast_lane": 545,
-    "lines amqp.wire.methods": 534,
     "lines auth.users": 594,
     "lines broker.queues.queue": 668,
     "lines broker.topology.definitions": 525,

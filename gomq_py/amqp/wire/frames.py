@@ -156,12 +156,15 @@ def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
     return b"".join(parts)
 
 
-def names(fields):
-    """Return the names in a FIELDS table of (name, kind), for ``__slots__``."""
-    return tuple(name for name, _ in fields)
+class MethodType(type):
+    """The type of the Method classes: gives each class a slot for each of its FIELDS."""
+
+    def __new__(cls, name, bases, namespace):
+        namespace["__slots__"] = tuple(field for field, _ in namespace.get("FIELDS", ()))
+        return super().__new__(cls, name, bases, namespace)
 
 
-class Method:
+class Method(metaclass=MethodType):
     """Base class of all AMQP methods. Fields are keyword arguments, with zero, false or empty as default."""
 
     NAME = ""
@@ -170,7 +173,6 @@ class Method:
     # whether short strings may be no UTF-8: RabbitMQ does not check those of methods that carry messages
     ANY_OCTETS = False
     FIELDS: tuple = ()
-    __slots__: tuple = ()
 
     if TYPE_CHECKING:  # the fields are slots named by FIELDS, which a type checker cannot see
 

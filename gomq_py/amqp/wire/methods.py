@@ -4,9 +4,7 @@ A test checks the classes against the specification. ``METHODS[class_id << 16 | 
 ``SYNCHRONOUS``: the sender waits for an answer. amqp.server carries methods out.
 """
 from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
-from gomq_py.amqp.wire.frames import (
-    BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, Method, names,
-)
+from gomq_py.amqp.wire.frames import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, Method
 
 
 def decode_method(payload):
@@ -30,7 +28,6 @@ class ConnectionStart(Method):
         ("version_major", OCTET), ("version_minor", OCTET), ("server_properties", TABLE),
         ("mechanisms", LONGSTR), ("locales", LONGSTR),
     )
-    __slots__ = names(FIELDS)
 
 
 class ConnectionStartOk(Method):
@@ -39,133 +36,110 @@ class ConnectionStartOk(Method):
     FIELDS = (
         ("client_properties", TABLE), ("mechanism", SHORTSTR), ("response", LONGSTR), ("locale", SHORTSTR)
     )
-    __slots__ = names(FIELDS)
 
 
 class ConnectionSecure(Method):
     """A further challenge, if the login mechanism needs one."""
     NAME, ID, SYNCHRONOUS = "connection.secure", 10 << 16 | 20, True
     FIELDS = (("challenge", LONGSTR),)
-    __slots__ = names(FIELDS)
 
 
 class ConnectionSecureOk(Method):
     """The client's answer to the server's challenge."""
     NAME, ID, SYNCHRONOUS = "connection.secure-ok", 10 << 16 | 21, False
     FIELDS = (("response", LONGSTR),)
-    __slots__ = names(FIELDS)
 
 
 class ConnectionTune(Method):
     """The limits that the server offers. 0: no limit."""
     NAME, ID, SYNCHRONOUS = "connection.tune", 10 << 16 | 30, True
     FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
-    __slots__ = names(FIELDS)
 
 
 class ConnectionTuneOk(Method):
     """The limits that the client accepts."""
     NAME, ID, SYNCHRONOUS = "connection.tune-ok", 10 << 16 | 31, False
     FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
-    __slots__ = names(FIELDS)
 
 
 class ConnectionOpen(Method):
     """Choose the virtual host."""
     NAME, ID, SYNCHRONOUS = "connection.open", 10 << 16 | 40, True
     FIELDS = (("virtual_host", SHORTSTR), ("reserved_1", SHORTSTR), ("reserved_2", BIT))
-    __slots__ = names(FIELDS)
 
 
 class ConnectionOpenOk(Method):
     """The connection is ready."""
     NAME, ID, SYNCHRONOUS = "connection.open-ok", 10 << 16 | 41, False
     FIELDS = (("reserved_1", SHORTSTR),)
-    __slots__ = names(FIELDS)
 
 
 class ConnectionClose(Method):
     """End the connection. Contains the reason, and the method that caused it (0, 0: none)."""
     NAME, ID, SYNCHRONOUS = "connection.close", 10 << 16 | 50, True
     FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("class_id", SHORT), ("method_id", SHORT))
-    __slots__ = names(FIELDS)
 
 
 class ConnectionCloseOk(Method):
     """The last frame of a connection."""
     NAME, ID, SYNCHRONOUS = "connection.close-ok", 10 << 16 | 51, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class ConnectionBlocked(Method):
     """RabbitMQ's extension: the broker blocks publishers. Contains the reason."""
     NAME, ID, SYNCHRONOUS = "connection.blocked", 10 << 16 | 60, False
     FIELDS = (("reason", SHORTSTR),)
-    __slots__ = names(FIELDS)
 
 
 class ConnectionUnblocked(Method):
     """RabbitMQ's extension: the broker accepts publishes again."""
     NAME, ID, SYNCHRONOUS = "connection.unblocked", 10 << 16 | 61, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class ConnectionUpdateSecret(Method):
     """RabbitMQ's extension: replace the OAuth token of an open connection."""
     NAME, ID, SYNCHRONOUS = "connection.update-secret", 10 << 16 | 70, True
     FIELDS = (("new_secret", LONGSTR), ("reason", SHORTSTR))
-    __slots__ = names(FIELDS)
 
 
 class ConnectionUpdateSecretOk(Method):
     """The server has accepted the new token."""
     NAME, ID, SYNCHRONOUS = "connection.update-secret-ok", 10 << 16 | 71, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class ChannelOpen(Method):
     """Open the channel whose number is in the frame."""
     NAME, ID, SYNCHRONOUS = "channel.open", 20 << 16 | 10, True
     FIELDS = (("reserved_1", SHORTSTR),)
-    __slots__ = names(FIELDS)
 
 
 class ChannelOpenOk(Method):
     """The channel is open."""
     NAME, ID, SYNCHRONOUS = "channel.open-ok", 20 << 16 | 11, False
     FIELDS = (("reserved_1", LONGSTR),)
-    __slots__ = names(FIELDS)
 
 
 class ChannelFlow(Method):
     """Request the peer to stop or to restart sending content."""
     NAME, ID, SYNCHRONOUS = "channel.flow", 20 << 16 | 20, True
     FIELDS = (("active", BIT),)
-    __slots__ = names(FIELDS)
 
 
 class ChannelFlowOk(Method):
     """The peer has stopped or restarted sending content, as channel.flow requested."""
     NAME, ID, SYNCHRONOUS = "channel.flow-ok", 20 << 16 | 21, False
     FIELDS = (("active", BIT),)
-    __slots__ = names(FIELDS)
 
 
 class ChannelClose(Method):
     """End the channel. Contains the reason, and the method that caused it (0, 0: none)."""
     NAME, ID, SYNCHRONOUS = "channel.close", 20 << 16 | 40, True
     FIELDS = (("reply_code", SHORT), ("reply_text", SHORTSTR), ("class_id", SHORT), ("method_id", SHORT))
-    __slots__ = names(FIELDS)
 
 
 class ChannelCloseOk(Method):
     """The channel's number is free again."""
     NAME, ID, SYNCHRONOUS = "channel.close-ok", 20 << 16 | 41, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class AccessRequest(Method):
@@ -175,14 +149,12 @@ class AccessRequest(Method):
         ("realm", SHORTSTR), ("exclusive", BIT), ("passive", BIT), ("active", BIT), ("write", BIT),
         ("read", BIT),
     )
-    __slots__ = names(FIELDS)
 
 
 class AccessRequestOk(Method):
     """The access ticket, which no other method uses."""
     NAME, ID, SYNCHRONOUS = "access.request-ok", 30 << 16 | 11, False
     FIELDS = (("ticket", SHORT),)
-    __slots__ = names(FIELDS)
 
 
 class ExchangeDeclare(Method):
@@ -192,28 +164,22 @@ class ExchangeDeclare(Method):
         ("reserved_1", SHORT), ("exchange", SHORTSTR), ("type", SHORTSTR), ("passive", BIT), ("durable", BIT),
         ("auto_delete", BIT), ("internal", BIT), ("no_wait", BIT), ("arguments", TABLE),
     )
-    __slots__ = names(FIELDS)
 
 
 class ExchangeDeclareOk(Method):
     """The exchange exists."""
     NAME, ID, SYNCHRONOUS = "exchange.declare-ok", 40 << 16 | 11, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class ExchangeDelete(Method):
     """Delete an exchange."""
     NAME, ID, SYNCHRONOUS = "exchange.delete", 40 << 16 | 20, True
     FIELDS = (("reserved_1", SHORT), ("exchange", SHORTSTR), ("if_unused", BIT), ("no_wait", BIT))
-    __slots__ = names(FIELDS)
 
 
 class ExchangeDeleteOk(Method):
     """The exchange is deleted."""
     NAME, ID, SYNCHRONOUS = "exchange.delete-ok", 40 << 16 | 21, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class ExchangeBind(Method):
@@ -223,14 +189,11 @@ class ExchangeBind(Method):
         ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
         ("no_wait", BIT), ("arguments", TABLE),
     )
-    __slots__ = names(FIELDS)
 
 
 class ExchangeBindOk(Method):
     """The binding exists."""
     NAME, ID, SYNCHRONOUS = "exchange.bind-ok", 40 << 16 | 31, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class ExchangeUnbind(Method):
@@ -240,14 +203,11 @@ class ExchangeUnbind(Method):
         ("reserved_1", SHORT), ("destination", SHORTSTR), ("source", SHORTSTR), ("routing_key", SHORTSTR),
         ("no_wait", BIT), ("arguments", TABLE),
     )
-    __slots__ = names(FIELDS)
 
 
 class ExchangeUnbindOk(Method):
     """The binding is deleted. Its method id is 51, not 41, as in RabbitMQ."""
     NAME, ID, SYNCHRONOUS = "exchange.unbind-ok", 40 << 16 | 51, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class QueueDeclare(Method):
@@ -257,14 +217,12 @@ class QueueDeclare(Method):
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("passive", BIT), ("durable", BIT), ("exclusive", BIT),
         ("auto_delete", BIT), ("no_wait", BIT), ("arguments", TABLE),
     )
-    __slots__ = names(FIELDS)
 
 
 class QueueDeclareOk(Method):
     """The queue's name, count of ready messages, and count of consumers."""
     NAME, ID, SYNCHRONOUS = "queue.declare-ok", 50 << 16 | 11, False
     FIELDS = (("queue", SHORTSTR), ("message_count", LONG), ("consumer_count", LONG))
-    __slots__ = names(FIELDS)
 
 
 class QueueBind(Method):
@@ -274,14 +232,11 @@ class QueueBind(Method):
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
         ("no_wait", BIT), ("arguments", TABLE),
     )
-    __slots__ = names(FIELDS)
 
 
 class QueueBindOk(Method):
     """The binding exists."""
     NAME, ID, SYNCHRONOUS = "queue.bind-ok", 50 << 16 | 21, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class QueueUnbind(Method):
@@ -291,28 +246,23 @@ class QueueUnbind(Method):
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
         ("arguments", TABLE),
     )
-    __slots__ = names(FIELDS)
 
 
 class QueueUnbindOk(Method):
     """The binding is deleted."""
     NAME, ID, SYNCHRONOUS = "queue.unbind-ok", 50 << 16 | 51, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class QueuePurge(Method):
     """Drop the ready messages of a queue."""
     NAME, ID, SYNCHRONOUS = "queue.purge", 50 << 16 | 30, True
     FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("no_wait", BIT))
-    __slots__ = names(FIELDS)
 
 
 class QueuePurgeOk(Method):
     """The count of dropped messages."""
     NAME, ID, SYNCHRONOUS = "queue.purge-ok", 50 << 16 | 31, False
     FIELDS = (("message_count", LONG),)
-    __slots__ = names(FIELDS)
 
 
 class QueueDelete(Method):
@@ -321,28 +271,23 @@ class QueueDelete(Method):
     FIELDS = (
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("if_unused", BIT), ("if_empty", BIT), ("no_wait", BIT)
     )
-    __slots__ = names(FIELDS)
 
 
 class QueueDeleteOk(Method):
     """The count of ready messages deleted with the queue."""
     NAME, ID, SYNCHRONOUS = "queue.delete-ok", 50 << 16 | 41, False
     FIELDS = (("message_count", LONG),)
-    __slots__ = names(FIELDS)
 
 
 class BasicQos(Method):
     """Limit the unacked deliveries of each new consumer or, with ``global_``, of the channel."""
     NAME, ID, SYNCHRONOUS = "basic.qos", 60 << 16 | 10, True
     FIELDS = (("prefetch_size", LONG), ("prefetch_count", SHORT), ("global_", BIT))
-    __slots__ = names(FIELDS)
 
 
 class BasicQosOk(Method):
     """The limit of basic.qos is in force."""
     NAME, ID, SYNCHRONOUS = "basic.qos-ok", 60 << 16 | 11, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class BasicConsume(Method):
@@ -352,28 +297,24 @@ class BasicConsume(Method):
         ("reserved_1", SHORT), ("queue", SHORTSTR), ("consumer_tag", SHORTSTR), ("no_local", BIT),
         ("no_ack", BIT), ("exclusive", BIT), ("no_wait", BIT), ("arguments", TABLE),
     )
-    __slots__ = names(FIELDS)
 
 
 class BasicConsumeOk(Method):
     """The consumer's tag. Deliveries follow."""
     NAME, ID, SYNCHRONOUS = "basic.consume-ok", 60 << 16 | 21, False
     FIELDS = (("consumer_tag", SHORTSTR),)
-    __slots__ = names(FIELDS)
 
 
 class BasicCancel(Method):
     """End a consumer. RabbitMQ also sends it to the client when the queue goes away."""
     NAME, ID, SYNCHRONOUS = "basic.cancel", 60 << 16 | 30, True
     FIELDS = (("consumer_tag", SHORTSTR), ("no_wait", BIT))
-    __slots__ = names(FIELDS)
 
 
 class BasicCancelOk(Method):
     """The consumer has ended."""
     NAME, ID, SYNCHRONOUS = "basic.cancel-ok", 60 << 16 | 31, False
     FIELDS = (("consumer_tag", SHORTSTR),)
-    __slots__ = names(FIELDS)
 
 
 class BasicPublish(Method):
@@ -384,7 +325,6 @@ class BasicPublish(Method):
         ("reserved_1", SHORT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR), ("mandatory", BIT),
         ("immediate", BIT),
     )
-    __slots__ = names(FIELDS)
 
 
 class BasicReturn(Method):
@@ -394,7 +334,6 @@ class BasicReturn(Method):
     FIELDS = (
         ("reply_code", SHORT), ("reply_text", SHORTSTR), ("exchange", SHORTSTR), ("routing_key", SHORTSTR)
     )
-    __slots__ = names(FIELDS)
 
 
 class BasicDeliver(Method):
@@ -405,14 +344,12 @@ class BasicDeliver(Method):
         ("consumer_tag", SHORTSTR), ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR),
         ("routing_key", SHORTSTR),
     )
-    __slots__ = names(FIELDS)
 
 
 class BasicGet(Method):
     """Request one message of a queue."""
     NAME, ID, SYNCHRONOUS = "basic.get", 60 << 16 | 70, True
     FIELDS = (("reserved_1", SHORT), ("queue", SHORTSTR), ("no_ack", BIT))
-    __slots__ = names(FIELDS)
 
 
 class BasicGetOk(Method):
@@ -423,112 +360,88 @@ class BasicGetOk(Method):
         ("delivery_tag", LONGLONG), ("redelivered", BIT), ("exchange", SHORTSTR), ("routing_key", SHORTSTR),
         ("message_count", LONG),
     )
-    __slots__ = names(FIELDS)
 
 
 class BasicGetEmpty(Method):
     """Answer to basic.get: the queue has no message."""
     NAME, ID, SYNCHRONOUS = "basic.get-empty", 60 << 16 | 72, False
     FIELDS = (("reserved_1", SHORTSTR),)
-    __slots__ = names(FIELDS)
 
 
 class BasicAck(Method):
     """Ack one delivery or, with ``multiple``, all up to it. From the server: confirms publishes."""
     NAME, ID, SYNCHRONOUS = "basic.ack", 60 << 16 | 80, False
     FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT))
-    __slots__ = names(FIELDS)
 
 
 class BasicReject(Method):
     """Refuse one delivery."""
     NAME, ID, SYNCHRONOUS = "basic.reject", 60 << 16 | 90, False
     FIELDS = (("delivery_tag", LONGLONG), ("requeue", BIT))
-    __slots__ = names(FIELDS)
 
 
 class BasicRecoverAsync(Method):
     """Requeue all unacked deliveries of the channel, without an answer. Deprecated."""
     NAME, ID, SYNCHRONOUS = "basic.recover-async", 60 << 16 | 100, False
     FIELDS = (("requeue", BIT),)
-    __slots__ = names(FIELDS)
 
 
 class BasicRecover(Method):
     """Requeue all unacked deliveries of the channel."""
     NAME, ID, SYNCHRONOUS = "basic.recover", 60 << 16 | 110, True
     FIELDS = (("requeue", BIT),)
-    __slots__ = names(FIELDS)
 
 
 class BasicRecoverOk(Method):
     """The channel's unacked deliveries are back in their queues."""
     NAME, ID, SYNCHRONOUS = "basic.recover-ok", 60 << 16 | 111, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class BasicNack(Method):
     """RabbitMQ's extension: refuse deliveries. From the server: publishes were not stored."""
     NAME, ID, SYNCHRONOUS = "basic.nack", 60 << 16 | 120, False
     FIELDS = (("delivery_tag", LONGLONG), ("multiple", BIT), ("requeue", BIT))
-    __slots__ = names(FIELDS)
 
 
 class ConfirmSelect(Method):
     """RabbitMQ's extension: put the channel into confirm mode, where the server confirms each publish."""
     NAME, ID, SYNCHRONOUS = "confirm.select", 85 << 16 | 10, True
     FIELDS = (("no_wait", BIT),)
-    __slots__ = names(FIELDS)
 
 
 class ConfirmSelectOk(Method):
     """The channel is in confirm mode."""
     NAME, ID, SYNCHRONOUS = "confirm.select-ok", 85 << 16 | 11, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class TxSelect(Method):
     """Make the channel transactional."""
     NAME, ID, SYNCHRONOUS = "tx.select", 90 << 16 | 10, True
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class TxSelectOk(Method):
     """The channel is transactional."""
     NAME, ID, SYNCHRONOUS = "tx.select-ok", 90 << 16 | 11, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class TxCommit(Method):
     """Carry out the publishes and settlements since the last commit."""
     NAME, ID, SYNCHRONOUS = "tx.commit", 90 << 16 | 20, True
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class TxCommitOk(Method):
     """The transaction is carried out, and its durable changes are on disk."""
     NAME, ID, SYNCHRONOUS = "tx.commit-ok", 90 << 16 | 21, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class TxRollback(Method):
     """Drop the publishes and settlements since the last commit."""
     NAME, ID, SYNCHRONOUS = "tx.rollback", 90 << 16 | 30, True
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 class TxRollbackOk(Method):
     """The publishes and settlements are dropped."""
     NAME, ID, SYNCHRONOUS = "tx.rollback-ok", 90 << 16 | 31, False
-    FIELDS = ()
-    __slots__ = names(FIELDS)
 
 
 METHODS: dict = {method.ID: method for method in Method.__subclasses__()}
