@@ -179,11 +179,4 @@ class InternalError(HardError):
     reply_code, name = 541, "INTERNAL_ERROR"
 
 
-ERRORS = {
-    error.reply_code: error
-    for error in (
-        ContentTooLarge, NoRoute, NoConsumers, AccessRefused, NotFound, ResourceLocked, PreconditionFailed,
-        ConnectionForced, InvalidPath, FrameError, SyntaxError_, CommandInvalid, ChannelError,
-        UnexpectedFrame, ResourceError, NotAllowed, NotImplemented_, InternalError,
-    )
-}
+ERRORS = {error.reply_code: error for base in (SoftError, HardError) for error in base.__subclasses__()}
