@@ -187,19 +187,14 @@ class Handshake:
         return Send(self._start)
 
     def _other(self, kind, channel, payload):
-        method = self._method(kind, channel, payload)
-        return None if method is None else self._handle(method)
-
-    def _method(self, kind, channel, payload):
+        """Handle a frame that is not the awaited method. Raises AMQPError unless it may come at any time."""
         if channel == 0:
             check_frame(kind, payload)
             if kind == FRAME_HEARTBEAT:
                 return None
         if kind != FRAME_METHOD or channel != 0:
             raise UnexpectedFrame(described_frame(kind, payload))
-        return method_on_channel_0(payload)
-
-    def _handle(self, method):
+        method = method_on_channel_0(payload)
         if isinstance(method, ConnectionClose):
             moved(self, OF_HANDSHAKE, TAKEN_LEAVE)
             return Send(method_frame(0, ConnectionCloseOk()))
