@@ -119,8 +119,6 @@ def content_header(channel, payload):
     class_id, size, properties = decode_header(payload)
     if class_id != CLASS_BASIC:
         raise UnexpectedFrame(f"expected content header for class 60, got one for class {class_id} instead")
-    if payload[2] or payload[3]:  # the weight, which is always 0
-        raise content.unexpected_frame()
     limit = channel.connection.server.settings.max_message_size
     if size > limit:
         raise PreconditionFailed(f"message size {size} is larger than configured max size {limit}")
