@@ -168,10 +168,7 @@ class Commit:
                 self._when_safe(self._published, self._is_lost)
                 return False
             self._hold_queues()
-        if not self._settle(clock):
-            return True
-        self.settled(None)
-        return False
+        return self.settle_some(None, clock)
 
     def _publish(self, clock):
         channel = self._channel
@@ -216,11 +213,11 @@ class Commit:
         if settlement.step():
             self._scheduler.start(settlement)
 
-    def settle_some(self, error):
-        """Settle deliveries for a slice of time. Returns False after the last. ``error``: why the disk lost
-        the messages, for the client; or None.
+    def settle_some(self, error, clock):
+        """Settle deliveries until ``clock.is_over()``. Returns False after the last. ``error``: why the disk
+        lost the messages, for the client; or None.
         """
-        if not self._settle(SliceClock(every=LOOKS)):
+        if not self._settle(clock):
             return True
         self.settled(error)
         return False
@@ -281,7 +278,7 @@ class Settlement(Job):
         self._error = error
 
     def step(self):
-        return self._commit.settle_some(self._error)
+        return self._commit.settle_some(self._error, SliceClock(every=LOOKS))
 
     def failed(self, error):
         """End the commit with ``error``, because a queue could not settle. Paused queues deliver again."""
