@@ -11,8 +11,7 @@ def channel_created(channel):
     """Return the headers of a ``channel.created`` event, as a dict."""
     connection = channel.connection
     return {
-        "name": channel_name(channel), "pid": channel_name(channel), "connection": connection.name,
-        "number": channel.id, "user": connection.user.name, "vhost": connection.vhost.name,
+        **channel_closed(channel), "user": connection.user.name, "vhost": connection.vhost.name,
     }
 
 

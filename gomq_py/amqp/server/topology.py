@@ -126,8 +126,7 @@ def _declare_reply_to(channel, method, name):
     # requester still waits.
     if name != REPLY_TO and name not in channel.vhost.sinks:
         raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")
-    if not method.no_wait:
-        channel.reply(QueueDeclareOk(queue=name, message_count=0, consumer_count=1))
+    _answer(channel, method, QueueDeclareOk(queue=name, message_count=0, consumer_count=1), False)
 
 
 def _queue_and_key(channel, method):
