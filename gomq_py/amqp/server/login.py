@@ -62,8 +62,7 @@ class LoginAttempt(ClientLogin):
         while True:
             step = handshake.next_step()
             if step is None:
-                if connection.stream.received_octets > self.server.settings.max_octets_before_login:
-                    self._check_octets()
+                self._check_octets()
                 return end
             kind = type(step)
             if kind is Send:
@@ -78,8 +77,7 @@ class LoginAttempt(ClientLogin):
                 return end
             else:
                 return self._open(step.virtual_host, end, now_ms)
-            if self.clients.is_closing or connection.hub.is_closed:
-                self._check_not_stopping()
+            self._check_not_stopping()
 
     def _check_octets(self):
         """Raise HandshakeError if the client has sent more than ``max_octets_before_login``."""
