@@ -104,8 +104,7 @@ class ClientLogin(Lane):
         hold = connection.stream.pause_reading("its password to be checked")
         greenlet = gevent.spawn(self._check_credentials, login, hold)
         greenlet.name = f"{connection.door} {connection.peer}"
-        if connection.admitted is not None:
-            connection.admitted.end_login = partial(self._give_up, greenlet)
+        connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _check_credentials(self, login, hold):
         """Check the credentials, go on with the login, then release ``hold``, which paused reading. An error
@@ -120,8 +119,7 @@ class ClientLogin(Lane):
         except Exception as error:
             connection.stream.stop(error)
         finally:
-            if connection.admitted is not None:
-                connection.admitted.end_login = None
+            connection.admitted.end_login = None
             hold.release()
 
     def _give_up(self, greenlet):

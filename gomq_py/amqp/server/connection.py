@@ -84,7 +84,7 @@ class Connection(ClientConnection):
     protocol = "AMQP 0-9-1"  # the protocol's name in lists of connections
     goodbye = "connection.close"
 
-    def __init__(self, server, socket, address, admitted=None, local_user=None):
+    def __init__(self, server, socket, address, admitted, local_user=None):
         super().__init__(server, socket, address, admitted)
         self.state = HANDSHAKE
         self.local_user = local_user

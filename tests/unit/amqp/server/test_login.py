@@ -262,7 +262,7 @@ class ReluctantSocket:
 
 def test_default_user_comes_in_from_this_machine_only(door):
     with socket_pair()[0] as socket:
-        attempt = LoginAttempt(Connection(door.server, socket, ("192.0.2.1", 50_000)))
+        attempt = LoginAttempt(Connection(door.server, socket, ("192.0.2.1", 50_000), None))
 
         with pytest.raises(login.HandshakeError):
             attempt._check(
@@ -461,7 +461,7 @@ def test_login_that_runs_out_of_time_while_it_is_checked_is_told_as_a_failure(do
     monkeypatch.setattr(login_deadline, "PAUSE_S", 0.01)
     door.broker.events.subscribe(lambda key, _: told.append(key))
     with ours, theirs:
-        attempt = LoginAttempt(Connection(door.server, theirs, ("127.0.0.1", 50000)))
+        attempt = LoginAttempt(Connection(door.server, theirs, ("127.0.0.1", 50000), None))
         asked = login.Login(mechanism="PLAIN", username="guest", password=b"guest")
         limit = login_deadline.LoginDeadline(0.01, login.HandshakeError("no login in time"))
         with pytest.raises(login.HandshakeError), limit:
