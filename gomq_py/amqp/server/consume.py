@@ -8,12 +8,13 @@ from functools import partial
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.delivery import AMQPConsumer
+from gomq_py.amqp.server.replies import message_frames
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.errors import (
     ContentTooLarge, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError,
 )
-from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_frame
+from gomq_py.amqp.wire.frames import HEADER_OVERHEAD
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
 )
@@ -117,16 +118,9 @@ def basic_get(channel, method):
         channel.trace_delivery(message, name, {})
     channel.unacked.redelivered_count += about["redelivered"]
     tag = _got(channel, queue, method.no_ack, about["location"], len(body))
-    exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())
-    answer = BasicGetOk(
-        delivery_tag=tag, redelivered=about["redelivered"], exchange=exchange, routing_key=routing_key,
-        message_count=queue.count_ready(),
-    )
-    channel.replies.send(
-        method_frame(channel.id, answer) + content_frames(
-            channel.id, properties, body, channel.connection.limits.frame_max
-        )
-    )
+    channel.replies.send(message_frames(
+        channel, BasicGetOk, message, properties, body, delivery_tag=tag, redelivered=about["redelivered"],
+        message_count=queue.count_ready()))
 
 
 def _got(channel, queue, no_ack, location, size):
@@ -310,7 +304,3 @@ def _reply_consumer(channel, method, tag):
 
 def _is_reply_tag(channel, tag):
     return channel.reply_consumer is not None and channel.reply_consumer.tag == tag
-
-
-def _text(octets):
-    return octets.decode("utf-8", "surrogateescape")

@@ -10,11 +10,12 @@ Can handle every publish, and answers like the fast lane; a property test compar
 """
 from functools import partial
 
+from gomq_py.amqp.server.replies import message_frames
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.errors import (
     ContentTooLarge, NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame,
 )
-from gomq_py.amqp.wire.frames import CLASS_BASIC, content_frames, decode_header, method_frame
+from gomq_py.amqp.wire.frames import CLASS_BASIC, decode_header
 from gomq_py.amqp.wire.methods import BasicPublish, BasicReturn
 from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import blocked_publish, publishing
@@ -284,14 +285,6 @@ def _stored(channel, publication):
 
 def return_frames(channel, message):
     """Return the bytes of basic.return for a mandatory message that reached no queue."""
-    answer = BasicReturn(
-        reply_code=NoRoute.reply_code, reply_text=NoRoute.name, exchange=_text(message.get_exchange()),
-        routing_key=_text(message.get_routing_key()),
-    )
-    return method_frame(channel.id, answer) + content_frames(
-        channel.id, message.get_properties(), message.get_body(), channel.connection.limits.frame_max,
-    )
-
-
-def _text(octets):
-    return octets.decode("utf-8", "surrogateescape")
+    return message_frames(
+        channel, BasicReturn, message, message.get_properties(), message.get_body(),
+        reply_code=NoRoute.reply_code, reply_text=NoRoute.name)

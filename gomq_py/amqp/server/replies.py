@@ -7,6 +7,8 @@ the same order. Never blocks.
 from collections import deque
 from functools import partial
 
+from gomq_py.amqp.wire.frames import content_frames, method_frame
+
 WAITS_FOR = "answers before its own to leave"
 
 
@@ -99,6 +101,20 @@ def in_turn(handler):
             handler(channel, method)
 
     return handle
+
+
+def message_frames(channel, method_class, message, properties, body, **values):
+    """Return the frames that bring ``message`` to the client, as bytes. ``method_class``: class of the method
+    in front. ``values``: those of its fields, except exchange and routing key.
+    """
+    method = method_class(
+        exchange=_text(message.get_exchange()), routing_key=_text(message.get_routing_key()), **values)
+    return method_frame(channel.id, method) + content_frames(
+        channel.id, properties, body, channel.connection.limits.frame_max)
+
+
+def _text(octets):
+    return octets.decode("utf-8", "surrogateescape")
 
 
 class _Waiting:

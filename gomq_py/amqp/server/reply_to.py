@@ -7,8 +7,9 @@ stored nowhere.
 import os
 from base64 import urlsafe_b64encode
 
+from gomq_py.amqp.server.replies import message_frames
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_frame
+from gomq_py.amqp.wire.frames import HEADER_OVERHEAD
 from gomq_py.amqp.wire.methods import BasicDeliver
 from gomq_py.broker.routing.route import Destination
 from gomq_py.errors import Malformed
@@ -53,13 +54,9 @@ class ReplyConsumer(Destination):
         if len(properties) > connection.properties_max:
             self._tell_too_large(len(properties) + HEADER_OVERHEAD)
             return 0
-        answer = BasicDeliver(
-            consumer_tag=self.tag, delivery_tag=self.channel.unacked.skip(), redelivered=False,
-            exchange=_text(message.get_exchange()), routing_key=_text(message.get_routing_key()),
-        )
-        connection.output.write(method_frame(self.channel.id, answer) + content_frames(
-            self.channel.id, properties, message.get_body(), connection.limits.frame_max,
-        ))
+        connection.output.write(message_frames(
+            self.channel, BasicDeliver, message, properties, message.get_body(), consumer_tag=self.tag,
+            delivery_tag=self.channel.unacked.skip(), redelivered=False))
         return 1
 
     def _tell_too_large(self, octets):
@@ -70,7 +67,3 @@ class ReplyConsumer(Destination):
                 "connection %s, channel %d: a direct reply is dropped, because its header of %d bytes is "
                 "larger than the negotiated frame_max of %d; the next ones are not logged", connection.name,
                 self.channel.id, octets, connection.limits.frame_max)
-
-
-def _text(octets):
-    return octets.decode("utf-8", "surrogateescape")
