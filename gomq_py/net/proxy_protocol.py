@@ -40,7 +40,7 @@ FIRST_OCTETS = (V1_BEGIN[:1], SIGNATURE[:1])
 V2_ADDRESSES = {
     0x11: (struct.Struct(">4s4sHH"), IPv4Address), 0x21: (struct.Struct(">16s16sHH"), IPv6Address)
 }
-V2_UNIX_STREAM, V2_UNSPECIFIED, V2_UNIX_OCTETS = 0x31, 0x00, 216
+V2_UNIX_STREAM, V2_UNSPECIFIED, V2_UNIX = 0x31, 0x00, struct.Struct(">108s108s")
 
 
 class ProxyProtocolError(OSError):
@@ -226,24 +226,18 @@ def _parse_v2(data: bytes) -> Header | None:
 
 def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]:
     """Return (the client's (host, port) or None, position of the TLVs) of a header of version 2."""
-    if family in V2_ADDRESSES:
-        layout, address_of = V2_ADDRESSES[family]
-        if len(header) < V2_FIXED.size + layout.size:
-            raise ProxyProtocolError(
-                f"version 2 header of {len(header)} bytes has no room for its addresses"
-            )
-        source, _, port, _ = layout.unpack_from(header, V2_FIXED.size)
-        return (str(_plain(str(address_of(source)))), port), V2_FIXED.size + layout.size
-    if family == V2_UNIX_STREAM:
-        # the address is a unix socket on the proxy's machine
-        if len(header) < V2_FIXED.size + V2_UNIX_OCTETS:
-            raise ProxyProtocolError(
-                f"version 2 header of {len(header)} bytes has no room for its addresses"
-            )
-        return None, V2_FIXED.size + V2_UNIX_OCTETS
     if family == V2_UNSPECIFIED:
         return None, len(header)
-    raise ProxyProtocolError(f"unknown address family and transport 0x{family:02x}")
+    if family != V2_UNIX_STREAM and family not in V2_ADDRESSES:
+        raise ProxyProtocolError(f"unknown address family and transport 0x{family:02x}")
+    layout, address_of = V2_ADDRESSES.get(family, (V2_UNIX, None))
+    tlvs_at = V2_FIXED.size + layout.size
+    if len(header) < tlvs_at:
+        raise ProxyProtocolError(f"version 2 header of {len(header)} bytes has no room for its addresses")
+    if address_of is None:  # the address is a unix socket on the proxy's machine
+        return None, tlvs_at
+    source, _, port, _ = layout.unpack_from(header, V2_FIXED.size)
+    return (str(_plain(str(address_of(source)))), port), tlvs_at
 
 
 def _check_tlvs(header: bytes, position: int) -> None:
