@@ -43,9 +43,9 @@ def server_name(data: bytes) -> str:
     """Return the host name in the ClientHello at the start of ``data``, or "". Raises Incomplete."""
     try:
         hello = _Octets(_handshake_message(data))
-        hello.skip(2 + 32)  # version, random
+        hello.take(2 + 32)  # version, random
         for width in (1, 2, 1):  # session id, cipher suites, compression methods
-            hello.skip(hello.number(width))
+            hello.take(hello.number(width))
         extensions = _Octets(hello.take(hello.number(2)))
         while extensions.left():
             kind, body = extensions.number(2), extensions.take(extensions.number(2))
@@ -103,9 +103,6 @@ class _Octets:
             raise ValueError("a length points past the end")
         self._position += count
         return self._data[self._position - count:self._position]
-
-    def skip(self, count: int) -> None:
-        self.take(count)
 
     def number(self, width: int) -> int:
         return int.from_bytes(self.take(width), "big")

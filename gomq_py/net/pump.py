@@ -26,7 +26,7 @@ class Pumps:
     """Passes bytes between pairs of sockets, in callbacks of the event loop."""
 
     def __init__(self) -> None:
-        self._room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
+        self.room = memoryview(bytearray(READ_OCTETS))  # each read leaves it before the next one
         self._open: dict[_Pump, None] = {}
 
     def join(self, client: Any, server: Any, over: Callable[[], None]) -> "_Pump":
@@ -43,12 +43,8 @@ class Pumps:
         for pump in list(self._open):
             pump.close()
 
-    # what a pump asks for
-
-    def room(self) -> memoryview:
-        return self._room
-
     def forget(self, pump: "_Pump") -> None:
+        """Remove a pump that has ended. The pump calls this."""
         self._open.pop(pump, None)
 
 
@@ -59,8 +55,8 @@ class _Pump:
         self._pumps = pumps
         self._over: Callable[[], None] | None = over
         self._timer: Any = None
-        self._to_server = _Direction(client, server, pumps.room(), self._client_ended, self.close)
-        self._to_client = _Direction(server, client, pumps.room(), self._server_ended, self.close)
+        self._to_server = _Direction(client, server, pumps.room, self._client_ended, self.close)
+        self._to_client = _Direction(server, client, pumps.room, self._server_ended, self.close)
 
     def begin(self) -> None:
         self._to_server.begin()
@@ -171,9 +167,7 @@ class _Direction:
         if not self._rest:
             self._rest = b""
             self._writes.stop()
-            self._reads.start(self._readable)
-            if self._pending is not None and self._pending():
-                self._readable()
+            self.begin()
 
     def _pass_end_on(self) -> None:
         self._reads.stop()
