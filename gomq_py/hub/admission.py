@@ -167,8 +167,7 @@ class Gate:
         """Return whether a connection from ``host`` may be accepted. If too many are pending, one that has
         been pending for long is shut down. Returns False if there is none to shut down.
         """
-        is_full = len(self._pending) >= getattr(self._settings, self._most_pending)
-        return not is_full or self._drop_the_slowest(network_of(host))
+        return not self._is_full() or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
         """Return whether a connection from ``host`` must be refused instead of waiting: if too many are
