@@ -216,7 +216,8 @@ class Doors:
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
-        ports = {served.tls: getattr(settings, served.tls_port) for served in self._served()}
+        served = [PROTOCOLS[protocol] for protocol in self._handlers]
+        ports = {one.tls: getattr(settings, one.tls_port) for one in served}
         ports[HTTPS] = settings.https_port
         if not settings.tls_cert:
             for name in ports:
@@ -234,9 +235,6 @@ class Doors:
         self._handshakers[port] = tls.Handshaker(
             contexts[port], self._settings.login_timeout, self._turns)
         return self._handshakers[port]
-
-    def _served(self) -> list[Served]:
-        return [PROTOCOLS[protocol] for protocol in self._handlers]
 
     def _open_protocol(self, protocol: str, contexts: dict[str, Any]) -> None:
         settings, served = self._settings, PROTOCOLS[protocol]
