@@ -209,10 +209,6 @@ class _FileHandler(_Complaining, logging.FileHandler):
             super().close()
 
 
-class _StreamHandler(_Complaining):
-    pass
-
-
 def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
     """Send the log to ``path`` (empty: standard error) from now on. Return the handler. Raises OSError."""
     handler = open_handler(format_, path)
@@ -223,7 +219,7 @@ def configure(level: str = "info", format_: str = "text", path: str = "") -> Han
 
 def open_handler(format_: str, path: str) -> Handler:
     """Return a handler that writes to ``path`` (empty: standard error), not yet in use. Raises OSError."""
-    handler: Handler = _FileHandler(path, encoding="utf-8") if path else _StreamHandler(sys.stderr)
+    handler: Handler = _FileHandler(path, encoding="utf-8") if path else _Complaining(sys.stderr)
     handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
     return handler
 
