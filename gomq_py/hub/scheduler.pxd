@@ -47,6 +47,5 @@ cdef class Scheduler:
     cdef _arm(self)
     cdef _let_go(self)
     cpdef write_out(self)
-    cdef _write_out_late(self)
     @cython.locals(taker=TurnTaker)
     cdef _write_out(self, TakerList takers)

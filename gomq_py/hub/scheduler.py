@@ -246,7 +246,9 @@ class Scheduler:
         if self.closed:
             self._let_go()
         if self.late.count:
-            self._write_out_late()
+            # The present batch may have acked messages of these TurnTakers, and once the client has an
+            # answer, no kill may bring them back.
+            self._write_out(self.late)
         if self.touched.count:
             if self.is_shut or self.late.count and self.touched.count > FEW_TURNS:
                 self._put_behind()
@@ -256,11 +258,6 @@ class Scheduler:
     def write_out(self):
         """Call ``write_out()`` of all TurnTakers that wait for a turn. Their messages then survive a kill."""
         self._write_out(self.touched)
-        self._write_out_late()
-
-    def _write_out_late(self):
-        # The present batch may have acked messages of these TurnTakers, and once the client has an answer, no
-        # kill may bring them back.
         self._write_out(self.late)
 
     def _write_out(self, takers):
