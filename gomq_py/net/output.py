@@ -281,8 +281,7 @@ class Output:
     def _break(self, error):
         self.broken = True
         self.blocked = False
-        if error is not None:
-            error.__traceback__ = None  # its frames hold this
+        error.__traceback__ = None  # its frames hold this
         self.error = error
         self.pending = bytearray()
         self._drop_source()
