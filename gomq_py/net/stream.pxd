@@ -48,4 +48,3 @@ cdef class Stream:
     cdef _read_again(self, double after_s=*)
     cdef int _look_for_flood(self) except -1
     cdef bint _can_wait(self) except -1
-    cdef int _leave_coalescer(self) except -1

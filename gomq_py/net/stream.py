@@ -258,13 +258,10 @@ class Stream:
             return
         count = self._read()
         if not self.least_octets <= count < self.buffers.input_octets or not self._can_wait():
-            self._leave_coalescer()
-
-    def _leave_coalescer(self):
-        if self.together:
-            self.together = False
-            self.coalescer.discard(self)
-            self.watcher.start(self._readable)
+            if self.together:  # the read may have ended that
+                self.together = False
+                self.coalescer.discard(self)
+                self.watcher.start(self._readable)
 
     def _read(self):
         """Read once, and have the bytes parsed. Returns their number, 0 also at the stream's end."""
