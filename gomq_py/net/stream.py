@@ -8,7 +8,6 @@ greenlets nor keep the buffer.
 import time
 
 import gevent
-from gevent.event import Event
 
 from gomq_py.net import receiving
 from gomq_py.net.receiving import has_to_write_first, is_not_now, parts_function, receive_functions
@@ -96,22 +95,11 @@ class Stream:
         self.full_read = 0  # number of this stream's last full read among the hub's
         self.reads_more = False  # until another stream has a full read
 
-    def run(self, lane, handler, rest=b""):
-        """Read until the peer closes or stop() is called. ``rest``: bytes that a handshake read before; the
-        lane (parser) gets them first. Raises the error of the lane or the socket. May switch greenlets.
-        """
-        ended = Event()
-        self.begin(lane, handler, rest, ended.set)
-        try:
-            ended.wait()
-        finally:
-            self.end()
-        self.finish()
-
     def begin(self, lane, handler, rest, over):
         """Begin to read, and return at once. ``over()`` is called when the stream ends. ``over()`` must not
         switch greenlets, and must ensure that end() is called later. The call may come before this returns,
-        or while the lane (parser) runs.
+        or while the lane (parser) runs. ``rest``: bytes that a handshake read before; the lane gets them
+        first.
         """
         self.lane = lane
         self.handler = handler
@@ -159,7 +147,7 @@ class Stream:
         self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
-        """Read no more: run() then returns, or raises ``error`` if given. A second call does nothing."""
+        """Read no more: finish() then raises ``error`` if given. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True

@@ -3,6 +3,7 @@ import socket as system_socket
 
 import gevent
 from gevent import socket, ssl
+from gevent.event import Event
 
 from gomq_py.net import tls
 from tests.support.waiting import TIMEOUT_S
@@ -18,6 +19,17 @@ def socket_pair(buffer_octets=None):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_octets)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_octets)
     return ours, theirs
+
+
+def read_all(stream, lane, handler, rest=b""):
+    """Has a Stream read until its peer closes or it is stopped; raises the error that ended it."""
+    ended = Event()
+    stream.begin(lane, handler, rest, ended.set)
+    try:
+        ended.wait()
+    finally:
+        stream.end()
+    stream.finish()
 
 
 def tls_pair(files, kernel=False):

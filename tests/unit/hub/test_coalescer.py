@@ -19,7 +19,7 @@ from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
 from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, SMALL_OCTETS, Lane, Stream
 from tests.support import certificates
-from tests.support.sockets import socket_pair, tls_pair
+from tests.support.sockets import read_all, socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
 
 SEGMENT = b"x" * 20
@@ -81,7 +81,7 @@ class Flooder:
         output = Output(ours, buffers)
         self.stream = Stream(ours, buffers, output, coalescer)
         self.lane = Taking(output)
-        self.running = gevent.spawn(self.stream.run, self.lane, self.lane)
+        self.running = gevent.spawn(read_all, self.stream, self.lane, self.lane)
 
     def send(self, octets):
         """Send and let the loop look; what comes in is not read before it does."""

@@ -20,7 +20,7 @@ from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
 from gomq_py.net.stream import Lane, Stream
 from tests.support import certificates
-from tests.support.sockets import socket_pair, tls_pair
+from tests.support.sockets import read_all, socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
 
 
@@ -79,7 +79,7 @@ class Peer:
         self.stream = Stream(ours, buffers, output, coalescer or Coalescer())
         self.lane = Lines(buffers, output)
         self.lane.stream = self.stream
-        self.running = gevent.spawn(self.stream.run, self.lane, self.lane)
+        self.running = gevent.spawn(read_all, self.stream, self.lane, self.lane)
 
     def send(self, octets):
         self.socket.sendall(octets)
@@ -359,7 +359,7 @@ def test_whatever_a_read_raises_ends_the_stream(error):
     buffers = HubBuffers(4096)
     ill = IllSocket(ours, error)
     output = Output(ill, buffers)
-    running = gevent.spawn(Stream(ill, buffers, output, Coalescer()).run, None, None)
+    running = gevent.spawn(read_all, Stream(ill, buffers, output, Coalescer()), None, None)
     theirs.sendall(b"x")
 
     with pytest.raises(type(error)):
@@ -372,7 +372,7 @@ def test_whatever_a_write_raises_breaks_the_output_and_ends_the_stream(error):
     buffers = HubBuffers(4096)
     ill = IllSocket(ours, error)
     output = Output(ill, buffers)
-    running = gevent.spawn(Stream(ill, buffers, output, Coalescer()).run, None, None)
+    running = gevent.spawn(read_all, Stream(ill, buffers, output, Coalescer()), None, None)
     gevent.sleep(0)
 
     output.write(b"x")
@@ -492,6 +492,6 @@ def test_stream_that_was_stopped_before_it_runs_reads_nothing():
     theirs.sendall(b"one\n")
 
     stream.stop()
-    stream.run(lane, lane, b"rest\n")
+    read_all(stream, lane, lane, b"rest\n")
 
     assert lane.calls == []
