@@ -135,14 +135,10 @@ class Channel(HotChannel):
         else:
             self.held_notices.append(method)
 
-    def reply_when_safe(self, method, action=None):
-        """Send the answer and call ``action()``, once all earlier changes are on disk."""
-        self.replies.send_when_safe(method_frame(self.id, method), action)
-
     def reply_durably(self, method, durable):
         """Send the answer; if ``durable``, only once all earlier changes are on disk."""
         if durable:
-            self.reply_when_safe(method)
+            self.replies.send_when_safe(method_frame(self.id, method))
         else:
             self.reply(method)
 

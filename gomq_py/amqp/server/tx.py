@@ -251,8 +251,7 @@ class Commit:
         """Let the queues deliver, and send commit-ok when the settlements are on disk. With an ``error``,
         close the connection instead.
         """
-        for queue in self._queues:
-            queue.resume_deliveries()
+        release(self._queues)
         replies, place = self._channel.replies, self._place
         if error is not None:
             replies.fill(place, error)
