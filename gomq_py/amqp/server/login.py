@@ -51,7 +51,7 @@ class LoginAttempt(ClientLogin):
         certified = self.certified_name() if local_user is None else local_user.name
         self._handshake = Handshake(
             limits_of(settings.channel_max, settings.frame_max, settings.heartbeat),
-            greeting(self.server.cluster_name, certified is not None), certified, settings.initial_frame_max)
+            greeting(self.broker.cluster_name, certified is not None), certified, settings.initial_frame_max)
 
     def process(self, start, end, now_ms):
         """Handle the handshake's bytes ``input[start:end]``. Returns the offset after the used bytes. Raises

@@ -48,10 +48,6 @@ class AMQPServer:
             (name, str(error)), "connection %s, channel %d: closing the channel with %s", name, channel_id,
             error)
 
-    @property
-    def cluster_name(self):
-        return self.broker.cluster_name
-
     def access_of(self, user, vhost_name):
         """Return the Access (rights) of a User to a vhost. Several connections may share the object."""
         access = self._access
