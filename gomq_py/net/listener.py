@@ -477,15 +477,13 @@ def login_host(connection: Any, host: str) -> str:
     return host if given is None else given
 
 
-@lru_cache(64)
-def format_own(address: Any) -> str:
-    """Return a local address as text, such as "127.0.0.1:5672" or "[::1]:5672". Cached."""
-    return format_address(address)
-
-
 def format_address(address: Any) -> str:
     """Return an address as text, "10.0.0.1:5672" or "[::1]:5672". Shows IPv4 addresses in IPv6 as IPv4."""
     if not isinstance(address, tuple):
         return str(address or "unix")
     host, port = address[0].removeprefix("::ffff:"), address[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+# Cached for local addresses, of which there are few.
+format_own = lru_cache(64)(format_address)
