@@ -41,7 +41,7 @@ FIGURES = {
     "attributes storage.segments.segment:Segment": 39,
     "code lines amqp.server.fast_lane:FastLane.process": 64,
     "lines amqp.server.connection": 533,
-    "lines amqp.server.fast_lane": 545,
+    "lines amqp.server.fast_lane": 544,
     "lines auth.users": 594,
     "lines broker.queues.queue": 668,
     "lines broker.topology.definitions": 525,

@@ -55,7 +55,7 @@ cdef class FastLane(streams.Lane):
     cdef Message message
     cdef PropertyScan scan
     cdef unsigned char* at
-    cdef Py_ssize_t payload_max, header_max
+    cdef Py_ssize_t header_max
     cdef uint64_t body_max
     cdef uint64_t now_ms
     cdef bint held, in_body

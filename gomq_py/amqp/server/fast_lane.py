@@ -70,7 +70,7 @@ class FastLane(streams.Lane):
 
     __slots__ = (
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
-        "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at", "payload_max",
+        "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at", "in_body", "routed", "rate",
     )
 
@@ -103,12 +103,11 @@ class FastLane(streams.Lane):
 
     def set_frame_max(self, frame_max):
         """Set the negotiated maximal frame size, against which later frames are checked."""
+        # Payloads may have 8 octets more than fit a frame: RabbitMQ accepts them, because some clients
+        # (AMQPStorm) count without the overhead.
         self.frame_max = frame_max
-        # 8 octets more than a frame holds: RabbitMQ accepts them, because some clients (AMQPStorm) count
-        # without the overhead.
-        self.payload_max = frame_max
-        self.header_max = min(self.header_max, self.payload_max)
-        self.body_max = min(self.payload_max, self.max_message)
+        self.header_max = min(self.header_max, frame_max)
+        self.body_max = min(frame_max, self.max_message)
 
     def process(self, start, end, now_ms):
         """Handle the complete frames in ``input[start:end]``. Returns the offset after the last one handled.
@@ -132,7 +131,7 @@ class FastLane(streams.Lane):
                 return position
         while end - position >= 7:
             size = octets.be32(at, position + 3)
-            if size > self.payload_max:
+            if size > self.frame_max:
                 raise errors.FrameError(
                     f"a frame has a payload of {size} bytes, the negotiated frame_max is {self.frame_max}"
                 )
