@@ -13,7 +13,7 @@ import gevent
 import orjson
 
 from gomq_py.http.origins import is_of, login_address
-from gomq_py.net.listener import format_address, host_of, serve, telling_why, unix_peer
+from gomq_py.net.listener import format_address, host_of, serve, tell_why, unix_peer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -129,15 +129,16 @@ class Upgrades:
 
     def _serve(self, accepted, websocket, socket, address, rest):
         try:
-            with telling_why(accepted.protocol, address, self._strangers):
-                self._options.apply(socket)
-                if rest:
-                    websocket.feed(rest)
-                serve(accepted.handle, websocket, address)
-                lingering = self._hub.lingering
-                # The peer's Close is on its way, and would reset ours.
-                if websocket.may_hear_more and (websocket.is_used or len(lingering) < LINGERING_MAX):
-                    lingering.end(websocket)
+            self._options.apply(socket)
+            if rest:
+                websocket.feed(rest)
+            serve(accepted.handle, websocket, address)
+            lingering = self._hub.lingering
+            # The peer's Close is on its way, and would reset ours.
+            if websocket.may_hear_more and (websocket.is_used or len(lingering) < LINGERING_MAX):
+                lingering.end(websocket)
+        except Exception as error:
+            tell_why(error, accepted.protocol, address, self._strangers)
         finally:
             websocket.close()
 

@@ -9,8 +9,8 @@ import posix
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, ip_address
 from typing import Any
@@ -407,15 +407,6 @@ def serve(handle: Handle, connection: Any, address: Any) -> None:
         gone = Event()
         when_gone(gone.set)
         gone.wait()
-
-
-@contextmanager
-def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[None]:
-    """Context manager: logs an exception that ends a connection, and does not raise it."""
-    try:
-        yield
-    except Exception as error:
-        tell_why(error, protocol, address, strangers)
 
 
 def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog) -> None:
