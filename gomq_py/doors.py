@@ -118,11 +118,8 @@ class Doors:
                 protocol, self._handshaker(protocol, contexts) if protocol in contexts else None
             )
         if settings.http_unix_path:
-            self.listeners.append(
-                self._make_side_door(
-                    HTTP, bind_unix(settings.http_unix_path, settings.listen_backlog, HTTP_UNIX_MODE), None
-                )
-            )
+            bound = bind_unix(settings.http_unix_path, settings.listen_backlog, HTTP_UNIX_MODE)
+            self.listeners.append(self._make_side_door(HTTP, bound, None))
         self._open_control()
         for name, listening in self._inherited:
             LOG.warning(
