@@ -13,6 +13,8 @@ from tests.support.waiting import in_time
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
 SEEDS = (
     "2 1 4 5 6 11 28 36 37 38 57 64 69 92 104 120 125 132 133 148 178 332 406 887 937 1019 6679 6759").split()
+# Minutes of CPU time, while other workers and their brokers have the processors too.
+pytestmark = pytest.mark.timeout(900)
 MOST_SEEDS = "1-40"  # if one seed of four finds a mutant, all of these miss it once in 100,000 times
 
 
@@ -20,7 +22,7 @@ def simulate(*arguments, **environment):
     """What the command prints, and its exit code."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", *arguments], capture_output=True, text=True,
-        env={**os.environ, "GOMQ_PURE_PYTHON": "1", **environment}, timeout=in_time(240), check=False)
+        env={**os.environ, "GOMQ_PURE_PYTHON": "1", **environment}, timeout=in_time(600), check=False)
     assert not done.stderr, done.stderr
     return done.stdout, done.returncode
 
