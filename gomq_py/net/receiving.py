@@ -2,7 +2,7 @@
 
 receive() and send() are for plain sockets and compiled modules (receiving.pxd). The methods of Python's
 sockets release the interpreter's lock and take it again: 2300 of 13 200 instructions per small MQTT message.
-Only long copies release it here, so that other threads run meanwhile.
+They release it only for reads with a large room and for long sends, so that other threads run meanwhile.
 """
 import os
 from collections.abc import Callable

@@ -23,7 +23,7 @@ class Steps(Job):
         self._step = step
         self._events = events
         self._actor = events.actor
-        # CPU time, so that a small vhost is gone at once, however busy the machine is
+        # CPU time, so that a few steps are done at once, however busy the machine is
         self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):

@@ -75,7 +75,7 @@ class Connection(ClientConnection):
     door = DOOR
     goodbye = "DISCONNECT"
 
-    def __init__(self, server, socket, address, admitted=None):
+    def __init__(self, server, socket, address, admitted):
         super().__init__(server, socket, address, admitted)
         self.state = OPEN
         self.caller = None
